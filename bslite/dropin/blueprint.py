@@ -137,6 +137,8 @@ class Blueprint:
                         new[node] = graph.call_function(operator.getitem, (made, i))
                 else:
                     new[item] = graph.node_copy(item, new.__getitem__)
+                    if item.target is torch.ops.aten.empty_like.default:  # a part checks the numbers it takes
+                        new[item].target = torch.ops.aten.zeros_like.default
             if len(later) == len(waiting):
                 raise RuntimeError("the parts of the graph wait for each other")
             waiting = later

@@ -25,6 +25,12 @@ def assigned(x: Any, places: Any, value: Any) -> Any:
     return x
 
 
+def back(order: Any) -> Any:
+    """The place of each number in ``order``."""
+    places = torch.empty_like(order)
+    return places.scatter_(1, order, torch.arange(order.shape[1]).expand(order.shape))
+
+
 def at_most(x: Any, most: int) -> Any:
     """x or ``most``, whichever is smaller, as T5 writes it."""
     return torch.min(x, torch.full_like(x, most))
@@ -150,6 +156,7 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
             ).float(),
             "",
         ),
+        "an order turned round, as experts are": (lambda x: back(x[:, 0].argsort(-1)).float(), ""),
         "baddbmm": (lambda x: x.baddbmm(x[:, :, :5], x, beta=0.5, alpha=3), "slice matmul mul mul add"),
         "baddbmm, nothing added": (lambda x: (x / 0).baddbmm(x[:, :, :5], x, beta=0), ""),
         "matmul, a vector": (lambda x: x @ torch.ones(12), "reshape matmul flatten"),

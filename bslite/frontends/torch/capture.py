@@ -299,7 +299,7 @@ def functional(
     """The same program without in-place operations. No layer is decomposed, or with ``decomposed`` those that
     have no builder.
     """
-    with quiet(), load_torch().no_grad():
+    with quiet(), load_torch().no_grad(), no_stack_traces():
         return program.run_decompositions(dict(table()) if decomposed else {})
 
 

@@ -224,8 +224,10 @@ def compute(node: "Node", args: Sequence[Any], kwargs: Any) -> Any:
     torch = load_torch()
     if is_filled(node):  # whatever its operand
         made = node.meta["val"]
-        number = {"new_zeros": 0, "new_ones": 1}.get(operation(node), args[-1])
+        number = {"new_zeros": 0, "new_ones": 1, "new_empty": 0}.get(operation(node), args[-1])
         return torch.full(dims(made), number, dtype=made.dtype)
+    if operation(node) in ("empty", "empty_like"):  # whatever lies there may be no number
+        return torch.zeros_like(node.target(*args, **kwargs))  # type: ignore[operator]
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
 #: Operations that take from their operand its dtype and device alone, from arguments the rest.
-FILLED = ("new_zeros", "new_ones", "new_full")
+FILLED = ("new_zeros", "new_ones", "new_full", "new_empty")
 #: Operations that leave out operands without elements.
 JOINS = ("cat", "concat", "concatenate")
 

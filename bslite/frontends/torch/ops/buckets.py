@@ -15,8 +15,8 @@ POINTWISE = (*SCALES, "rsub", "min", "max", "minimum", "maximum", "clamp", "clam
 
 
 def zero_is_discarded(cast: Any) -> bool:
-    """Whether ``cast`` makes integers of the scaled logarithm of scaled numbers n, and what becomes of them is
-    chosen only where n is not less than a number above zero.
+    """Whether ``cast`` makes integers of the scaled logarithm of scaled numbers n, chosen only where n is not
+    less than a number above zero.
     """
     logarithm = _behind(cast.args[0], SCALES)[-1]
     if operation(logarithm) != "log":

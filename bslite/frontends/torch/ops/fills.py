@@ -19,8 +19,10 @@ def arange(s: Site, *bounds: Any, **_: Any) -> Operand:
 
 
 @aten("full", "ones", "full_like", "zeros_like", "ones_like", "new_full", "new_ones", "new_zeros")
+@aten("empty", "empty_like", "new_empty")
 def fill(s: Site, _: Any, *rest: Any, **__: Any) -> Operand:
-    value = next((n for key, n in (("zero", 0), ("one", 1)) if key in s.operation), None)
+    """What torch leaves as it finds it is zeros."""
+    value = next((n for key, n in (("zero", 0), ("one", 1), ("empty", 0)) if key in s.operation), None)
     value = rest[-1] if value is None else value
     if not isinstance(value, (bool, int, float)):
         raise Unsupported("with a value that is computed")
