@@ -22,8 +22,9 @@ OTHERS = "an object among its arguments holds other numbers at every call, and a
 def axes(tensors: Sequence[Tensor], inside: Sequence[bool]) -> list[int | None]:
     """The axis of each tensor that is expected to grow from call to call; none if there is no cache.
 
-    A cache is an object with tensors of four axes, the last but one of which counts what it holds. A mask
-    over it counts in its last axis that and what this call adds. ``inside``: whether a tensor is an object's.
+    A cache is an object with tensors of four axes, the last but one of which counts what it holds, or pairs
+    of such tensors (`kept`). A mask over it counts in its last axis that and what this call adds. ``inside``:
+    whether a tensor is a cache's.
     """
     found: list[int | None] = [None] * len(tensors)
     held = [i for i, t in enumerate(tensors) if inside[i] and t.ndim == 4]
@@ -36,6 +37,28 @@ def axes(tensors: Sequence[Tensor], inside: Sequence[bool]) -> list[int | None]:
         elif not inside[i] and t.ndim > 1 and t.shape[-1] in totals:
             found[i] = t.ndim - 1
     return found
+
+
+def kept(value: Any) -> set[int]:
+    """The ids of the tensors that are keys and values without an object: pairs, one for each layer, all of
+    one length, in a tuple or list.
+    """
+    if isinstance(value, dict):
+        return set().union(*map(kept, value.values()))
+    if not isinstance(value, (list, tuple)):
+        return set()
+    if value and all(map(_is_pair, value)) and len({pair[0].shape[GROWS] for pair in value}) == 1:
+        return {id(tensor) for pair in value for tensor in pair}
+    return set().union(*map(kept, value))
+
+
+def _is_pair(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(isinstance(x, Tensor) and x.ndim == 4 for x in value)
+        and value[0].shape[: GROWS + 1] == value[1].shape[: GROWS + 1]
+    )
 
 
 def too_short(tensors: Sequence[Tensor], grows: Sequence[int | None]) -> bool:

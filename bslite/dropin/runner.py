@@ -249,8 +249,11 @@ class Runner:
     ) -> tuple[Key, Kind]:
         """The specialisation for this kind of call."""
         grows: Sequence[int | None] = ()
-        if objects:
-            grows = growing.axes(tensors, Structure((args, kwargs), _is_tensor, empty=True).inside)
+        kept = growing.kept((args, kwargs))
+        if objects or kept:
+            inside = Structure((args, kwargs), _is_tensor, empty=True).inside
+            held = [own or id(t) in kept for own, t in zip(inside, tensors, strict=True)]
+            grows = growing.axes(tensors, held)
             if growing.too_short(tensors, grows):
                 return (), Kind(InTorch(growing.ONE, loud=False))
         free = kind(args, kwargs, True, grows)

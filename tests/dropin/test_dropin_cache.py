@@ -8,7 +8,7 @@ import pytest
 from support.dropin_models import F, agree, nn, torch, wrapped
 
 import bslite
-from bslite.engines.cpu import constants
+from bslite.engines.cpu import constants, engine
 
 VOCABULARY, WIDTH, HEADS = 50, 32, 4
 
@@ -111,6 +111,39 @@ def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool) -
     assert len(report.kinds[1].parts) == 3  # around two attentions
     models = [m for e in fast._bslite_runner._state.executables.values() for m in e.models]
     assert all(len(m._calls) <= 1 for m in models)
+
+
+class Pairs(nn.Module):
+    """Takes and returns keys and values as a tuple of pairs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.qkv = nn.Embedding(VOCABULARY, WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, VOCABULARY)
+
+    def forward(self, ids: Any, past: Any = None) -> Any:
+        x = self.words(ids)
+        q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1))
+        if past is not None:
+            k, v = torch.cat([past[0][0], k], 2), torch.cat([past[0][1], v], 2)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=past is None)
+        return self.out(x + y.transpose(1, 2).flatten(2)), ((k, v),)
+
+
+def test_a_tuple_of_pairs_grows_without_another_trace_or_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans, build = [], engine.build_plan
+    monkeypatch.setattr(engine, "build_plan", lambda *a, **k: (plans.append(1), build(*a, **k))[1])
+    net = Pairs().eval()
+    fast, past, made = wrapped(net), None, []
+    for i in range(6):
+        ids = torch.randint(0, VOCABULARY, (1, 1 if i else 7))
+        with torch.no_grad():
+            want, _ = net(ids, past)
+            got, past = fast(ids, past)
+        assert float((got - want).norm() / want.norm()) < 1e-5
+        made.append(len(plans))
+    assert made[1:] == [made[1]] * 5
+    assert len(bslite.report(fast).kinds) == 2
 
 
 class Wide(nn.Module):
