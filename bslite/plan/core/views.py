@@ -47,8 +47,13 @@ class View:
     @property
     def extent(self) -> tuple[int, int]:
         """The first and one past the last element touched, without the halo. Strides may be negative."""
-        reach = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
-        return self.offset + sum(r for r in reach if r < 0), self.offset + 1 + sum(r for r in reach if r > 0)
+        first = last = self.offset
+        for n, s in zip(self.shape, self.strides, strict=True):
+            if s > 0:
+                last += (n - 1) * s
+            else:
+                first += (n - 1) * s
+        return first, last + 1
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> "View":
         """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""

@@ -1,6 +1,7 @@
 """Operands as the loops of the elementwise kernel: broadcast, merged, cut into items."""
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from bslite.kernels.contracts.activation import Activation
@@ -8,6 +9,7 @@ from bslite.kernels.contracts.cpu.elementwise import Elementwise, Function, Loop
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.elementwise import INTEGERS, on_integers
 from bslite.kernels.contracts.record import Operand
+from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
 from bslite.plan.core.views import NO_HALO, View, channel_axis, size_of
@@ -66,21 +68,38 @@ def _step(
     """Append the step for operands of y's shape, some of whose strides may be zero."""
     nothing = dataclasses.replace(operands[0], strides=(0,) * len(y.shape))
     views = [*operands, *[nothing] * (3 - len(operands))]
-    sizes, runs = merged_axes(y.shape, [v.strides for v in (*views, y)], by=3)
-    if len(sizes) > Elementwise.AXES:
+    how = _loops(b.machine, y.shape, tuple([v.strides for v in (*views, y)]), CYCLES.get(function, 4.0))
+    if how is None:
         copies, made = in_plain_order(b, operands, y)
         _step(b, function, copies, made, act, flag)
         b.copy(made, y)
         return
-    if not sizes or any(run[-1] not in (0, 1) for run in runs[:3]) or runs[3][-1] != 1:
-        sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
-    sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 14)
-    inner = [run[-1] for run in runs[:3]]
-    items = item_count(b.machine, CYCLES.get(function, 4.0) * size_of(y.shape) / b.machine.lanes)
-    sizes, runs = into_items(sizes, runs, items, Elementwise.AXES)
-    loops = Loops(tuple(sizes[:-1]), sizes[-1], *(in_bytes(run[:-1]) for run in runs))
+    loops, inner, items = how
     record = Elementwise(
         *(v.start for v in views), y.start, flag or views[0].start, loops, *inner, Function(function),
         Epilogue.of(act),
     )  # fmt: skip
-    step(b, record, sizes[0] * sizes[1], list(operands), [y])
+    step(b, record, items, list(operands), [y])
+
+
+@functools.lru_cache(4096)
+def _loops(
+    machine: Machine, shape: Shape, strides: tuple[Shape, ...], cycles: float
+) -> tuple[Loops, list[int], int] | None:
+    """The loops over values of these strides, the last of them the result's; the strides along lines; the
+    number of items. None for more axes than the kernel has.
+    """
+    sizes, runs = merged_axes(shape, strides, by=3)
+    if len(sizes) > Elementwise.AXES:
+        return None
+    if not sizes or any(run[-1] not in (0, 1) for run in runs[:3]) or runs[3][-1] != 1:
+        sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
+    sizes, runs = split_for_items(sizes, runs, 2 * machine.threads, 1 << 14)
+    inner = [run[-1] for run in runs[:3]]
+    items = item_count(machine, cycles * size_of(shape) / machine.lanes)
+    sizes, runs = into_items(sizes, runs, items, Elementwise.AXES)
+    return (
+        Loops(tuple(sizes[:-1]), sizes[-1], *(in_bytes(run[:-1]) for run in runs)),
+        inner,
+        sizes[0] * sizes[1],
+    )
