@@ -3,14 +3,18 @@
 A call of a model that NumPy computes takes microseconds, less than it takes to check its inputs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bslite.onnx.pieces import ALONE, Piece
+from bslite.onnx.pieces import ENGINE, Piece
 
 MOST_MET = 256  # kinds of inputs that are known
+
+#: What runs a piece of a run's values, None for what has more to do, and the names of what it makes.
+Step = tuple[Callable[[Mapping[str, Any]], Sequence[Any] | None], Sequence[str]]
 
 
 class Met:
@@ -19,7 +23,7 @@ class Met:
     def __init__(self) -> None:
         self._kinds: set[Any] = set()
         self._pieces: Any = None
-        self._quiet: list[Any] | None = None
+        self._steps: list[Step] = []
 
     def note(self, given: Sequence[Any]) -> None:
         """Arrays of these kinds have run."""
@@ -28,13 +32,20 @@ class Met:
                 self._kinds.clear()
             self._kinds.add(kind)
 
-    def hosts(self, pieces: Sequence[Piece], by_place: Mapping[int, Any]) -> list[Any] | None:
-        """What runs ``pieces``, if all are nodes in NumPy that see to its warnings themselves; else None."""
+    def steps(
+        self, pieces: Sequence[Piece], by_place: Mapping[int, Any], outputs: Callable[[int], Sequence[str]]
+    ) -> list[Step]:
+        """What runs ``pieces`` in order. ``by_place``: what runs nodes that are a piece each."""
         if pieces is not self._pieces:
-            found = [by_place.get(p.places[0]) if p.how == ALONE else None for p in pieces]
-            quiet = all(getattr(host, "quiet", False) for host in found)
-            self._pieces, self._quiet = pieces, found if quiet else None
-        return self._quiet
+            made: list[Step] = []
+            for piece in pieces:
+                if piece.how == ENGINE:
+                    made.append((partial(_again, piece), piece.outputs))
+                else:
+                    (i,) = piece.places
+                    made.append((by_place.get(i, _nothing), tuple(outputs(i))))
+            self._pieces, self._steps = pieces, made
+        return self._steps
 
     def __contains__(self, given: Sequence[Any]) -> bool:
         return bool(self._kinds) and _kind(given) in self._kinds
@@ -46,3 +57,13 @@ def _kind(given: Sequence[Any]) -> Any:
         if type(x) is not np.ndarray:
             return None
     return tuple([(x.shape, x.dtype) for x in given])
+
+
+def _again(piece: Piece, values: Mapping[str, Any]) -> Any:
+    """What a piece of the engine's makes of values of kinds that it ran on last."""
+    last = piece.ready.get("last")
+    return None if last is None else last.again([values[name] for name in piece.inputs])
+
+
+def _nothing(values: Mapping[str, Any]) -> None:
+    """Of a node that has not run so far."""

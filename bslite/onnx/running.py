@@ -139,13 +139,16 @@ class Running:
             return None
         values = Values(self._read, self._constant)
         values.update(zip(self.graph.takes, given, strict=True))
-        if (hosts := self.met.hosts(self.pieces, self._hosts)) is None:
-            with np.errstate(all="ignore"):  # of nodes in NumPy
-                self._through(values)
-        else:
-            for host in hosts:
-                values.update(zip(host.outputs, host(values), strict=False))
+        with np.errstate(all="ignore"):  # of nodes in NumPy
+            for run, names in self.met.steps(self.pieces, self._hosts, self._outputs_of):
+                if (made := run(values)) is None:
+                    self._through(values)
+                    break
+                values.update(zip(names, made, strict=False))
         return [values[name] if name else None for name in self.graph.outputs]
+
+    def _outputs_of(self, place: int) -> Sequence[str]:
+        return tuple(self.graph.nodes[place].output)
 
     def whole(self) -> BsliteRep:
         """What specialises the model as one piece, also on tensors. UnsupportedError if it is cut."""

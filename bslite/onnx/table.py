@@ -40,7 +40,8 @@ DynamicQuantizeLSTM rounds its inputs and states to 8 bits as onnxruntime does o
 
 Of the operator set of classical models `ai.onnx.ml`: {}.
 
-These run between pieces, ensembles of trees in a compiled kernel, the others in NumPy.
+Linear ones and scalers of float32 run in the engine, ensembles of trees in a compiled kernel between pieces,
+the others in NumPy between pieces.
 """
 
 

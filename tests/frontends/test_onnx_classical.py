@@ -384,3 +384,33 @@ def test_regressors_of_support_vectors(kernel: str, one_class: int) -> None:
     }  # fmt: skip
     made = ml([node("SVMRegressor", ["x"], ["y"], **given)], ROWS, ["y"], 1)
     agree(made, x=noise(9, FEATURES))
+
+
+@pytest.mark.parametrize("norm", ["MAX", "L1", "L2"])
+@pytest.mark.parametrize("labels", [[7, 3, 5], [4, 9]])
+def test_linear_operators_of_float32_are_one_piece_with_what_is_around(norm: str, labels: list[int]) -> None:
+    """Scaler, classifier, the norm of its scores; one score of two classes is the second's."""
+    count = len(labels) if len(labels) > 2 else 1
+    weights = {"coefficients": noise(count * FEATURES).tolist(), "intercepts": noise(count, seed=1).tolist()}
+    nodes = [
+        node("Scaler", ["x"], ["s"], offset=noise(FEATURES).tolist(), scale=[0.5, 2.0, 1.0, 0.25]),
+        node(
+            "LinearClassifier",
+            ["s"],
+            ["y", "p"],
+            classlabels_ints=labels,
+            post_transform="LOGISTIC",
+            **weights,
+        ),
+        helper.make_node("Mul", ["p", "p"], ["q"]),
+        node("Normalizer", ["q"], ["z"], norm=norm),
+    ]
+    made = ml(nodes, [value("x", ["n", FEATURES])], ["y", "z"])
+    for rows in (1, 5):
+        compiled = agree(made, x=noise(rows, FEATURES))
+        assert compiled.pieces == ["engine: 4 nodes"]
+
+
+def test_a_row_of_zeros_has_no_norm() -> None:
+    made = ml([node("Normalizer", ["x"], ["y"], norm="L1")], [value("x", ["n", FEATURES])], ["y"])
+    agree(made, x=np.array([[0] * FEATURES, [1, -2, 0, 1]], np.float32))

@@ -16,7 +16,8 @@ NOT_COMPARABLE = {
 CLAIMED = (
     "Abs", "Acos", "Acosh", "Add", "AffineGrid", "And", "ArgMax", "ArgMin", "Asin", "Asinh", "Atan", "Atanh",
     "Attention", "AveragePool", "BitCast", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor",
-    "BlackmanWindow", "CausalConvWithState", "Ceil", "Celu", "CenterCropPad", "Clip", "Col2Im", "Compress",
+    "BatchNormalization", "BlackmanWindow",
+    "CausalConvWithState", "Ceil", "Celu", "CenterCropPad", "Clip", "Col2Im", "Compress",
     "Concat", "Constant", "ConstantOfShape", "Conv", "ConvInteger", "ConvTranspose", "Cos", "Cosh", "CumProd",
     "CumSum", "DeformConv", "DepthToSpace", "DequantizeLinear", "Det", "Div", "Dropout",
     "DynamicQuantizeLinear", "Elu", "Equal", "Erf", "Exp", "Expand", "EyeLike", "Flatten", "Floor", "GRU",
@@ -24,7 +25,7 @@ CLAIMED = (
     "GreaterOrEqual", "GridSample", "GroupNormalization", "HammingWindow", "HannWindow", "HardSigmoid",
     "HardSwish", "Hardmax", "Identity", "If", "InstanceNormalization", "IsInf", "IsNaN", "LRN", "LSTM",
     "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "LinearAttention", "Log", "LogSoftmax", "Loop",
-    "LpNormalization", "LpPool", "MatMul", "MatMulInteger", "Max", "MaxUnpool", "Mean",
+    "LpNormalization", "LpPool", "MatMul", "MatMulInteger", "Max", "MaxPool", "MaxUnpool", "Mean",
     "MeanVarianceNormalization", "MelWeightMatrix", "Min", "Mish", "Mod", "Mul", "Neg",
     "NegativeLogLikelihoodLoss", "NonMaxSuppression", "NonZero", "OneHot", "OptionalGetElement",
     "OptionalHasElement", "Or", "PRelu", "Pad", "Pow", "QLinearConv", "QLinearMatMul", "QuantizeLinear",

@@ -55,7 +55,6 @@ def linear_regressor(
     """``x @ coefficients + intercepts``, [rows, targets]."""
     weighed, added = _matrix(coefficients, targets), np.asarray(intercepts or 0.0)
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         return narrow(finished(weighed(x) + added, post_transform), exact)
 
@@ -76,7 +75,6 @@ def linear_classifier(
     two = count == 1 and len(labels) == 2
     named = array_of(labels if count > 1 or two else (0, 1))
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> tuple[Array, Array]:
         made = weighed(x) + added
         place = made.argmax(1) if count > 1 else (made[:, 0] > 0).view(np.int8)
@@ -95,7 +93,6 @@ def scaler(
     """``(x - offset) * scale``."""
     less, times = np.asarray(offset or 0.0), np.asarray(scale or 1.0)
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         return narrow((x.astype(np.float64) - less) * times, exact)
 
@@ -114,7 +111,6 @@ def normalizer(x: Array, *, norm: str, exact: bool, cache: dict[str, Any]) -> Ar
     if norm not in norms:
         raise SpecError(f"norm {norm!r} is not one of {', '.join(norms)}")
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         wide = x.astype(np.float64)
         by = norms[norm](wide)
@@ -233,14 +229,20 @@ def feature_vectorizer(*xs: Array, inputdimensions: Sequence[int] | None, exact:
 
 @host_op(f"{ML}ZipMap", first=True)
 def zip_map(
-    x: Array, *, classlabels_int64s: Sequence[int] | None, classlabels_strings: Sequence[str] | None
-) -> list[dict[Any, float]]:
+    x: Array, *, classlabels_int64s: Sequence[int] | None, classlabels_strings: Sequence[str] | None,
+    cache: dict[str, Any],
+) -> list[dict[Any, float]]:  # fmt: skip
     """For each row a dict from label to score."""
     labels: Sequence[Any] = classlabels_int64s or classlabels_strings or ()
-    rows = rows_of(x)
-    if rows.shape[1] != len(labels):
-        raise InputError(f"{rows.shape[1]} scores, {len(labels)} labels")
-    return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
+
+    def call(x: Array) -> list[dict[Any, float]]:
+        rows = rows_of(x)
+        if rows.shape[1] != len(labels):
+            raise InputError(f"{rows.shape[1]} scores, {len(labels)} labels")
+        return [dict(zip(labels, row, strict=True)) for row in rows.tolist()]
+
+    cache["call"] = call
+    return call(x)
 
 
 @host_op(f"{ML}DictVectorizer", first=True)

@@ -35,7 +35,7 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
     ``results`` how many are asked for, one with ``exact`` whether all is computed in float64, one with
     ``threads`` how many it may use. One with ``cache`` gets a dict of the node's own; what it puts there as
-    "call" is called with the arrays alone from then on, and sees to NumPy's warnings itself.
+    "call" is called with the arrays alone from then on.
     """
 
     def register(function: Function) -> Function:
@@ -91,11 +91,6 @@ class HostNode:
                 self.attributes[name] = content
         self._read = reader(self.inputs)
         self._call = partial(self.function, **self.attributes) if self.attributes else self.function
-
-    @property
-    def quiet(self) -> bool:
-        """Whether it sees to NumPy's warnings itself, from now on."""
-        return "call" in self._cache
 
     def inside(self) -> Iterator[Any]:
         """No graphs."""

@@ -21,12 +21,10 @@ def array_of(labels: Sequence[Any]) -> Array:
     return np.array(labels, object if any(isinstance(t, str) for t in labels) else np.int64)
 
 
-@np.errstate(all="ignore")
 def _softmax(scores: Array) -> Array:
     return np.asarray(FUNCTIONS["softmax"](scores, axis=-1)) if scores.size else scores
 
 
-@np.errstate(all="ignore")
 def _softmax_zero(scores: Array) -> Array:
     """Softmax in which scores of zero stay zero."""
     there = np.abs(scores) > 1e-7
@@ -35,7 +33,6 @@ def _softmax_zero(scores: Array) -> Array:
     return np.asarray(np.where(there, power / np.where(total == 0, 1, total), 0))
 
 
-@np.errstate(all="ignore")
 def _probit(scores: Array) -> Array:
     """Winitzki's approximation of the inverse error function, which is what onnxruntime computes."""
     twice = 2 * scores - 1
