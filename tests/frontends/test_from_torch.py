@@ -78,10 +78,13 @@ def test_parameters_are_not_copied() -> None:
     assert np.shares_memory(spec.params["weight"], net.weight.detach().numpy())
 
 
-def test_a_strided_parameter_is_copied() -> None:
+@pytest.mark.parametrize("gaps", [False, True])
+def test_a_parameter_is_copied_if_it_has_gaps(gaps: bool) -> None:
     net = nn.Conv2d(3, 2, 3).eval().to(memory_format=torch.channels_last)
+    if gaps:
+        net.weight = nn.Parameter(torch.randn(2, 6, 3, 3)[:, ::2])
     spec = from_torch(net, torch.randn(1, 3, 5, 5))
-    assert spec.params["weight"].flags.c_contiguous
+    assert spec.params["weight"].flags.c_contiguous == gaps
     check(net, spec, torch.randn(2, 3, 5, 5))
 
 
