@@ -92,9 +92,12 @@ def test_agrees_with_torch(case: Case) -> None:
         (lambda x: F.adaptive_avg_pool3d(x, 1), (3, 4, 5, 6)),
     ],
 )
-def test_without_a_batch_is_refused(function: Any, shape: tuple[int, ...]) -> None:
-    with pytest.raises(UnsupportedError, match=r"batch|aten"):
-        from_torch(Fn(function).eval(), torch.randn(shape))
+def test_without_a_batch_it_is_one_image(function: Any, shape: tuple[int, ...]) -> None:
+    x = torch.randn(shape)
+    spec, want = from_torch(Fn(function).eval(), x), function(x).numpy()
+    (got,) = reference.run(spec, [x.numpy()], np.float32)
+    assert got.shape == want.shape
+    assert np.linalg.norm(got - want) <= 2e-6 * np.linalg.norm(want)
 
 
 def test_indices_of_a_maximum_are_refused() -> None:
