@@ -20,7 +20,7 @@ def test_a_wrong_answer_is_called_wrong(written: Any, monkeypatch: pytest.Monkey
         "vit": Result("vit", errors, 0.25, 1.0, 0.5, 0.1, 0.4, why),
     }
     monkeypatch.setattr(command, "examine", lambda name, *how: found[name])
-    monkeypatch.setattr(command, "library_of", lambda name: "math" if name in found else "no_library")
+    monkeypatch.setattr(command, "made", lambda name: name if name in found else __import__("no_library"))
     data, text = written(command.main, "--models", "bert-base", "vit", "swin", code=1)
     assert [(r["right"], r["ratio"]) for r in data["results"][:2]] == [(True, 2.0), (False, 4.0)]
     assert "| vit | NO | 1e-05 | 1e-06 | 1.00 | 0.50 | 100.00 | 400.00 | 4.00 | 25 % |" in text
@@ -42,7 +42,7 @@ def test_a_model_is_right_at_two_sizes(library: str, name: str) -> None:
         importlib.import_module(library)
     except (ImportError, RuntimeError) as e:  # RuntimeError: a torchvision built for another torch
         pytest.skip(str(e))
-    result = measure.examine(name, 1, 16, 1, 1)
+    result = measure.examine(name, models.made(name), 1, 16, 1, 1)
     assert result.right
     assert len(result.errors) >= 2
     assert result.ratio

@@ -320,9 +320,10 @@ def check_layers(
     ``theirs``: torch's values in float32, by layer, where there are some. The references' values of the
     model's outputs are put into ``kept``. Engine and references advance together. What the engine makes ahead
     of the model's order waits its turn; what it makes behind is met in another pass over the references.
+    Values that passes make are none of the model's.
     """
     order = {node.name: index for index, node in enumerate(spec.nodes)}
-    values = iter(engine.trace(spec, inputs))
+    values = ((name, made) for name, made in engine.trace(spec, inputs) if name in order)
     waiting: dict[str, Array] = {}
     checks: list[Check] = []
     reached = -1

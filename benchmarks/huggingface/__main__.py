@@ -8,14 +8,13 @@ answer is wrong.
 """
 
 import argparse
-import importlib
 import sys
 
 import bslite
 from benchmarks import output
 from benchmarks.huggingface import report
 from benchmarks.huggingface.measure import Result, examine
-from benchmarks.huggingface.models import NAMES, library_of
+from benchmarks.huggingface.models import NAMES, made
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,11 +37,11 @@ def main(arguments: list[str] | None = None) -> int:
     run = output.Run("huggingface", options, report.as_dict, report.markdown, limits=options.threads)
     for name in options.models:
         try:
-            importlib.import_module(library_of(name))
+            net = made(name)
         except (ImportError, RuntimeError) as e:  # RuntimeError: a torchvision built for another torch
             run.add(Result(name, failures={"left out": str(e)}), f"{name}: left out: {e}")
             continue
-        result = examine(name, options.batch, options.length, options.threads, options.rounds)
+        result = examine(name, net, options.batch, options.length, options.threads, options.rounds)
         said = "right" if result.right else "WRONG"
         run.add(result, f"{name}: {said}, {result.ratio:.2f} times as fast as torch")
     run.finish()

@@ -9,7 +9,7 @@ from typing import Any
 
 import bslite
 from benchmarks.blocks import in_blocks
-from benchmarks.huggingface.models import given, made
+from benchmarks.huggingface.models import given
 from bslite.dropin.runner import runner_of
 from bslite.verification import FACTOR
 from bslite.verification import TINY as TINY_ERROR
@@ -45,11 +45,10 @@ class Result:
         return self.theirs / self.ours if self.theirs and self.ours else None
 
 
-def examine(name: str, batch: int, length: int, threads: int, rounds: int) -> Result:
+def examine(name: str, net: Any, batch: int, length: int, threads: int, rounds: int) -> Result:
     """One model at two sizes, against torch in float64, then in turns with torch eager at the first."""
     import torch
 
-    net = made(name)
     exact, fast = copy.deepcopy(net).double(), bslite.optimize(net, tune=False, threads=threads)
     firsts, errors = [], []
     with torch.no_grad(), warnings.catch_warnings():

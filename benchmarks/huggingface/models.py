@@ -95,11 +95,6 @@ TIMM = (
 NAMES = (*TRANSFORMERS, *(f"timm:{name}" for name in TIMM))
 
 
-def library_of(name: str) -> str:
-    """The module that a model comes from."""
-    return "timm" if name.startswith("timm:") else "transformers"
-
-
 def made(name: str) -> Any:
     """A model. ModuleNotFoundError if its library is not installed."""
     import torch

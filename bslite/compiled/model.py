@@ -32,6 +32,8 @@ class CompiledModel:
         self._runner: Runner | None = runner
         self._options = options
         self.name = runner.name
+        if options.device == "cpu":
+            from bslite.engines import cpu  # noqa: F401 (takes a second, which no call need wait for)
 
     @property
     def inputs(self) -> tuple[Port, ...]:

@@ -20,6 +20,8 @@ CAPTURED = (
 )
 MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
 
+FAULT = "bslite failed while it prepared such a call, which is a fault of its own: {error}"
+
 
 def outside() -> str:
     """The reason in the surroundings of a call to run it in torch; empty if there is none."""

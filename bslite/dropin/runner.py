@@ -112,7 +112,12 @@ class Runner:
             return self._run_torch(InTorch(reasons.CAPTURED), args, kwargs)
         if run is None:
             with no_collection:  # in the first run as well, which may plan and pack weights
-                run = self._prepare(state, key, tensors, objects, args, kwargs)
+                try:
+                    run = self._prepare(state, key, tensors, objects, args, kwargs)
+                except BsliteError:
+                    raise
+                except Exception as e:
+                    run = state.calls.put(key, self._fault(e))
                 if not isinstance(run, InTorch):
                     return self._run(run, tensors, objects, args, kwargs)
         else:
@@ -307,8 +312,16 @@ class Runner:
             return InTorch(str(e))
         except BsliteError as e:
             return InTorch(str(e))
+        except Exception as e:
+            return self._fault(e)
         self._choose(blueprint, tensors)
         return blueprint
+
+    def _fault(self, error: Exception) -> InTorch:
+        """What nobody foresaw while a call was prepared: the program goes on, or the error is raised."""
+        if self.options.fallback == "error":
+            raise error
+        return InTorch(reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0]))
 
     def _choose(self, blueprint: Blueprint, tensors: Sequence[Tensor]) -> None:
         """Say what bslite lacks, choose by measuring what it runs, unless that is known. Raises

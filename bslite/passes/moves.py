@@ -104,13 +104,10 @@ def activation_before_moves(draft: Draft, node: Node) -> bool:
         before = draft.alone(before.inputs[0])
     if before is None or not moves or before.op not in WITH_ACTIVATION:
         return False
-    applied = Node(f"{node.name}/applied", node.op, (before.name,), node.params, node.attrs)
-    last, first = moves[0], moves[-1]
-    if last is not first:
-        draft.put(Node(first.name, first.op, (applied.name,), attrs=first.attrs), applied)
-        draft.put(Node(node.name, last.op, last.inputs, attrs=last.attrs))
-    else:
-        draft.put(Node(node.name, last.op, (applied.name,), attrs=last.attrs), applied)
+    made = [Node(f"{node.name}/applied", node.op, (before.name,), node.params, node.attrs)]
+    for move in reversed(moves[1:]):  # under other names: what they make is another value now
+        made.append(Node(f"{move.name}/applied", move.op, (made[-1].name,), attrs=move.attrs))
+    draft.put(Node(node.name, moves[0].op, (made[-1].name,), attrs=moves[0].attrs), *made)
     return True
 
 

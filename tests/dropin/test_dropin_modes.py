@@ -224,3 +224,20 @@ def test_what_cannot_be_watched_runs_in_torch() -> None:
             wrapped(net)(torch.randn(3, 12))
     with pytest.raises(bslite.UnsupportedError, match="table is torch"):
         bslite.from_torch(sparse, torch.randn(3, 12))
+
+
+@pytest.mark.parametrize("where", ["capture", "Executable"])
+def test_a_fault_of_bslites_own_leaves_the_program_running(net: Any, where: str, monkeypatch: Any) -> None:
+    def broken(*given: Any) -> Any:
+        raise ZeroDivisionError("planted\nin two lines")
+
+    monkeypatch.setattr(f"bslite.dropin.runner.{where}", broken)
+    fast, x = bslite.optimize(net, tune=False), images()
+    with torch.no_grad():
+        (text,) = said(fast, x)
+        assert "which is a fault of its own: ZeroDivisionError: planted" in text
+        assert "two lines" not in text
+        assert said(fast, x) == []
+        assert torch.equal(fast(x), net(x))
+        with pytest.raises(ZeroDivisionError, match="planted"):
+            wrapped(net)(x)

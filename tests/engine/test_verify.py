@@ -205,3 +205,23 @@ def test_relative_error() -> None:
     assert relative_error(0.5 * ones, 0 * ones) == pytest.approx(1)  # absolute: nothing to divide by
     assert relative_error(ones[:1], ones) == np.inf
     assert relative_error(np.array([np.nan, 1.0]), np.array([np.nan, 1.0])) == 0
+
+
+@pytest.mark.parametrize("moves", [1, 2, 3])
+def test_layers_that_passes_move_are_compared_with_their_own(moves: int) -> None:
+    """A ReLU behind moves goes into the convolution's store: what the moves make is then another value."""
+    g = Graph("moved")
+    x = g.input("x", (2, 3, 6, 5))
+    y = g("conv2d", "conv", x, weight=noise(8, 3, 3, 3), padding=1)
+    given = [
+        ("permute", {"order": (0, 2, 3, 1)}),
+        *(("reshape", {"shape": s}) for s in ((2, 30, 8), (60, 8))),
+    ]
+    for i, (op, attrs) in enumerate(given[:moves]):
+        y = g(op, f"move{i}", y, **attrs)
+    g("linear", "fc", g("relu", "relu", y), weight=noise(4, 8))
+    spec = g.build("fc")
+    found = verify(spec, noise(2, 3, 6, 5, seed=1))
+    assert found.passed, found
+    assert {"relu", "fc"} <= {layer.name for layer in found.layers} <= {n.name for n in spec.nodes}
+    assert "relu/applied" in {n.name for n in bslite.passes.simplify(spec).nodes}
