@@ -8,6 +8,8 @@ import matplotlib
 from benchmarks.plot import deepbench, deepbench_space, depth_first, gpu, peers, spatial, stacks, style
 
 MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu)
+#: Commands whose results are tables alone.
+TABLES = ("corpus", "huggingface", "quantised")
 DRAWINGS = {module.__name__.rpartition(".")[2]: module.figure for module in MODULES}
 
 

@@ -5,7 +5,7 @@ import json
 import sys
 from pathlib import Path
 
-from benchmarks.plot import draw
+from benchmarks.plot import TABLES, draw
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -15,8 +15,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--suffix", choices=(".svg", ".png"), default=".svg", help="(default: .svg)")
     options = parser.parse_args(arguments)
     for path in options.results:
-        target = path.with_suffix(options.suffix)
-        draw(json.loads(path.read_text()), target)
+        target, data = path.with_suffix(options.suffix), json.loads(path.read_text())
+        if (name := data.get("benchmark")) in TABLES:
+            print(f"{path}: results of {name} have a table, no picture")
+            continue
+        draw(data, target)
         print(target)
     return 0
 
