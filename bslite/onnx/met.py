@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from bslite.onnx.graph import Graph
+from bslite.onnx.host.node import HostNode
 from bslite.onnx.pieces import ENGINE, Piece
 
 MOST_MET = 256  # kinds of inputs that are known
@@ -24,6 +26,7 @@ class Met:
         self._kinds: set[Any] = set()
         self._pieces: Any = None
         self._steps: list[Step] = []
+        self._lone: tuple[Any, Any] = None, None
 
     def note(self, given: Sequence[Any]) -> None:
         """Arrays of these kinds have run."""
@@ -46,6 +49,15 @@ class Met:
                     made.append((by_place.get(i, _nothing), tuple(outputs(i))))
             self._pieces, self._steps = pieces, made
         return self._steps
+
+    def lone(self, pieces: Sequence[Piece], by_place: Mapping[int, Any], graph: Graph) -> Any:
+        """What runs the one node of a graph on what the graph takes, in order; None if it is not so plain."""
+        if pieces is not self._lone[0]:
+            host = by_place.get(pieces[0].places[0]) if len(pieces) == 1 else None
+            ports = tuple(graph.takes), tuple(graph.outputs)
+            plain = isinstance(host, HostNode) and (host.inputs, host.outputs) == ports
+            self._lone = pieces, host.on if plain and host else None
+        return self._lone[1]
 
     def __contains__(self, given: Sequence[Any]) -> bool:
         return bool(self._kinds) and _kind(given) in self._kinds

@@ -137,15 +137,17 @@ class Running:
             return self._only.again(given)
         if given not in self.met:
             return None
-        values = Values(self._read, self._constant)
-        values.update(zip(self.graph.takes, given, strict=True))
         with np.errstate(all="ignore"):  # of nodes in NumPy
+            if (lone := self.met.lone(self.pieces, self._hosts, self.graph)) is not None:
+                return list(lone(given))
+            values = Values(self._read, self._constant)
+            values.update(zip(self.graph.takes, given, strict=True))
             for run, names in self.met.steps(self.pieces, self._hosts, self._outputs_of):
                 if (made := run(values)) is None:
                     self._through(values)
                     break
                 values.update(zip(names, made, strict=False))
-        return [values[name] if name else None for name in self.graph.outputs]
+            return [values[name] if name else None for name in self.graph.outputs]
 
     def _outputs_of(self, place: int) -> Sequence[str]:
         return tuple(self.graph.nodes[place].output)

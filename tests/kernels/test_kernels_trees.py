@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("onnx")
 
 from bslite.errors import InputError, SpecError
-from bslite.onnx.host.forest import BLOCK, GT, GTE, LEAST, LEQ, LT, MEMBER
+from bslite.onnx.host.forest import BLOCK, GT, GTE, LEAST, LEQ, LT, MEMBER, laid_out
 from bslite.onnx.host.trees import MODES, Forest
 
 FEATURES = 6
@@ -17,8 +17,9 @@ DTYPES = ("float32", "float64", "int64", "float16")
 
 
 def grown(
-    modes: Sequence[int], trees: int = 5, targets: int = 1, each: bool = False, seed: int = 0
-) -> Forest:
+    modes: Sequence[int], trees: int = 5, targets: int = 1, each: bool = False, seed: int = 0,
+    depth: int = 7,
+) -> Forest:  # fmt: skip
     """Unbalanced random trees whose splits are among the values that `rows` makes; some are special."""
     rng = np.random.default_rng(seed)
     columns: dict[str, list[Any]] = {n: [] for n in ("feature", "split", "mode", "true", "false", "missing")}
@@ -42,7 +43,7 @@ def grown(
         return number
 
     for _ in range(trees):
-        roots.append(grow(7))
+        roots.append(grow(depth))
     kinds = {"split": np.float32, "missing": bool}
     arrays = {n: np.array(c, kinds.get(n, np.int64)) for n, c in columns.items()}
     ends = np.flatnonzero(arrays["mode"] < 0)
@@ -97,6 +98,43 @@ def test_sums(how: str, each: bool, trees: int) -> None:
     assert forest.layout is not None
     assert forest.layout.covers or not each
     assert forest.sums(x, how)[1].all() or not forest.layout.covers
+
+
+@pytest.mark.parametrize("modes", [(LEQ,), (LT,), (GTE,), (GT,), (LEQ, LT, GTE, GT)], ids=str)
+@pytest.mark.parametrize("depth", [0, 1, 6])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_masks(modes: tuple[int, ...], depth: int, dtype: str) -> None:
+    """Trees of up to 64 leaves: rows that are no eight go split by split."""
+    for each in (False, True):
+        forest = grown(modes, 30, 2, each, depth=depth)
+        assert forest.layout is not None
+        assert ("masks" in forest.layout.arrays) == (depth > 0)
+        for how in ("SUM", "MIN"):
+            for count in (1, 2, 7, 15):
+                agree(forest, rows(count, dtype), how)
+
+
+def test_masks_hold_no_more_leaves_than_they_have_bits() -> None:
+    full = _full(6), _full(7)
+    assert [len(forest.weights) for forest in full] == [64, 128]
+    assert ["masks" in laid_out(forest).arrays for forest in full] == [True, False]
+    for forest in full:
+        agree(forest, rows(23, "float64"))
+
+
+def _full(depth: int) -> Forest:
+    """One tree of all leaves."""
+    inner = 2**depth - 1
+    count = 2 * inner + 1
+    place = np.arange(count)
+    mode = np.where(place < inner, LEQ, -1)
+    rng = np.random.default_rng(depth)
+    weights = rng.normal(size=(inner + 1, 1))
+    return Forest(
+        np.zeros(1, np.int64), place % FEATURES, rng.integers(-3, 4, count) / 2, mode,
+        np.where(mode < 0, 0, 2 * place + 1), np.where(mode < 0, 0, 2 * place + 2), place % 3 == 0,
+        np.maximum(place - inner, 0), weights, np.ones(weights.shape, bool), {},
+    )  # fmt: skip
 
 
 def test_any_number_of_threads_and_rows_gives_the_same_bits() -> None:

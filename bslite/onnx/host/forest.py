@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Other, Said, Transform
+from bslite.kernels.contracts.cpu.trees import (
+    FOREST,
+    LEAVES,
+    WALKERS,
+    Chosen,
+    Finish,
+    Kind,
+    Other,
+    Said,
+    Transform,
+)
 from bslite.spec import Array
 
 BLOCK = 512  # rows at most that a thread takes through all trees
@@ -79,6 +89,8 @@ def laid_out(forest: Any) -> Layout | None:
         "ranges": np.stack([ends[:-1], ends[1:]], 1).astype(np.int32),
     }
     kind = "any" if kinds.any() else "missing" if (missing & (mode >= 0)).any() else "plain"
+    if not kinds.any():
+        arrays |= _masks(packed, np.append(roots, len(nodes)), inner)
     arrays = {name: np.ascontiguousarray(content) for name, content in arrays.items()}
     return Layout(arrays, kind, len(roots), forest.weights.shape[1], depth, bool(covers))
 
@@ -113,6 +125,48 @@ def _ordered(roots: Array, inner: Array, low: Array, high: Array) -> tuple[Array
     )
 
 
+def _masks(nodes: Array, ends: Array, inner: Array) -> dict[str, Array]:
+    """What the kernel reads of splits by masks; nothing if a tree has too many leaves, or all have one.
+
+    ``nodes``: as packed. ``ends``: the first node of each tree, and the end. ``inner``: which are splits.
+    """
+    trees = len(ends) - 1
+    tree = np.repeat(np.arange(trees), np.diff(ends))
+    levels = [ends[:-1]]
+    while len(below := nodes["child"][(here := levels[-1])[inner[here]]]):
+        levels.append(np.concatenate([below, below + 1]))
+    leaves, first = np.ones(len(nodes), np.int64), np.zeros(len(nodes), np.int64)
+    for level in reversed(levels):
+        split = level[inner[level]]
+        low = nodes["child"][split]
+        leaves[split] = leaves[low] + leaves[low + 1]
+    if len(levels) == 1 or leaves[ends[:-1]].max() > LEAVES:
+        return {}
+    for level in levels:
+        split = level[inner[level]]
+        low = nodes["child"][split]
+        first[low], first[low + 1] = first[split], first[split] + leaves[low]
+    split, exits = np.flatnonzero(inner), np.flatnonzero(~inner)
+    missing = nodes["feature"][split] < 0
+    feature = np.where(missing, ~nodes["feature"][split], nodes["feature"][split])
+    at = nodes["split"][split]
+    order = np.lexsort((tree[split], np.where(np.isnan(at), -np.inf, at), ~np.isnan(at), feature))
+    columns, starts = np.unique(feature[order], return_index=True)
+    low = nodes["child"][split]
+    bits = (np.uint64(2) ** (leaves[low] - 1).astype(np.uint64) - np.uint64(1)) * np.uint64(2) + np.uint64(1)
+    masks = ~(bits << first[split].astype(np.uint64))
+    counts = np.diff(np.append(np.searchsorted(exits, ends[:-1]), len(exits)))
+    return {
+        "splits": at[order],
+        "masks": masks[order],
+        "owners": np.where(missing, ~tree[split], tree[split])[order].astype(np.int32),
+        "columns": columns.astype(np.int32),
+        "column_starts": np.append(starts, len(order)).astype(np.int32),
+        "exits": exits[np.lexsort((first[exits], tree[exits]))].astype(np.int32),
+        "exit_starts": (np.cumsum(counts) - counts).astype(np.int32),
+    }
+
+
 class Ending:
     """What the kernel makes of sums to which ``base`` is added, and with which ``rule`` and ``cut`` it tells
     classes.
@@ -136,19 +190,18 @@ class ForestKernel:
         from bslite.engines.cpu.job import fork_join
         from bslite.engines.cpu.session import address_of
         from bslite.engines.cpu.threads import default_threads
-        from bslite.kernels.cpu.rows.trees import FOREST, forest
+        from bslite.kernels.cpu.rows.trees import forest
 
         self._fork_join, self._address_of, self._default_threads = fork_join, address_of, default_threads
         self._layout, self._kernel = layout, forest
+        self._place = place = {name: i for i, name in enumerate(FOREST)}
         self._record = array("q", [0] * len(FOREST))
         for name, content in layout.arrays.items():
-            self._record[FOREST.index(name)] = content.ctypes.data
-        self._record[FOREST.index("trees")] = layout.trees
-        self._record[FOREST.index("targets")] = layout.targets
-        self._record[FOREST.index("depth")] = layout.depth
-        self._place = {name: i for i, name in enumerate(FOREST)}
-        places = map(FOREST.index, ("rows", "row_bytes", "x", "sums", "hits", "how", "block"))
-        self._rows, self._row_bytes, self._x, self._sums, self._hits, self._how, self._block = places
+            self._record[place[name]] = content.ctypes.data
+        for name in ("trees", "targets", "depth"):
+            self._record[place[name]] = getattr(layout, name)
+        self._record[place["used"]] = len(layout.arrays.get("columns", ()))
+        self._masked = "masks" in layout.arrays
         self._addresses: dict[Any, int] = {}
 
     def sums(self, x: Array, how: str, threads: int | None, hits: bool = True) -> tuple[Array, Array | None]:
@@ -157,9 +210,9 @@ class ForestKernel:
         """
         made = np.empty((len(x), self._layout.targets))
         hit = np.empty(made.shape, bool) if hits else None
-        record = self._record[:]
-        record[self._hits] = 0 if hit is None else self._address_of(hit)
-        record[self._how] = HOW[how]
+        record, place = self._record[:], self._place
+        record[place["hits"]] = 0 if hit is None else self._address_of(hit)
+        record[place["how"]] = HOW[how]
         self._walk(record, x, made, threads)
         return made, hit
 
@@ -183,10 +236,13 @@ class ForestKernel:
         if address is None:
             kernel = self._kernel(x.dtype == np.float64, self._layout.kind)
             address = self._addresses[x.dtype] = kernel.address
-        rows, count = len(x), 1
+        rows, count, place = len(x), 1, self._place
         if (work := rows * self._layout.trees) > LEAST:
             count = min(threads or self._default_threads(), 1 + work // LEAST)
-        record[self._rows], record[self._row_bytes] = rows, x.strides[0]
-        record[self._x], record[self._sums] = self._address_of(x), self._address_of(made)
-        record[self._block] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
+        record[place["rows"]], record[place["row_bytes"]] = rows, x.strides[0]
+        record[place["x"]], record[place["sums"]] = self._address_of(x), self._address_of(made)
+        record[place["block"]] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
+        if self._masked and rows % WALKERS:
+            left = np.empty(self._layout.trees, np.uint64)
+            record[place["left"]] = self._address_of(left)
         self._fork_join(count, address, record.buffer_info()[0])

@@ -35,7 +35,7 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
     ``results`` how many are asked for, one with ``exact`` whether all is computed in float64, one with
     ``threads`` how many it may use. One with ``cache`` gets a dict of the node's own; what it puts there as
-    "call" is called with the arrays alone from then on.
+    "call" is called with the arrays alone from then on. NumPy's warnings are off while they run.
     """
 
     def register(function: Function) -> Function:
@@ -97,8 +97,11 @@ class HostNode:
         return iter(())
 
     def __call__(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The outputs for the values that the node reads. InputError if it does not take them."""
-        given = self._read(values)
+        """The outputs for the values that the node reads, by name. InputError if it does not take them."""
+        return self.on(self._read(values))
+
+    def on(self, given: Sequence[Any]) -> tuple[Any, ...]:
+        """As `__call__`, of the values in the order of ``inputs``."""
         try:
             made = (self._cache.get("call") or self._call)(*given)
         except BsliteError as e:

@@ -61,7 +61,6 @@ def svm_regressor(
     else:
         alike, weights = _kernel(weights.reshape(1, -1), "LINEAR", None), np.ones(1)
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         made = (alike(x) @ weights + rho[0])[:, None]
         if one_class:
@@ -95,7 +94,6 @@ def svm_classifier(
         raise UnsupportedError("PROBIT of the one score of two classes, of which the other's is left open")
     a, b = np.asarray(prob_a or ()), np.asarray(prob_b or ())
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> tuple[Array, Array]:
         kernel = alike(x)
         if decided is None:

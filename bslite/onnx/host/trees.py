@@ -219,7 +219,6 @@ def regressor(
         cache["call"] = lambda x: kernel.scores(forest.fit(x), ending, threads)[1]
         return cache["call"](x)
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> Array:
         made, _ = forest.said(x, aggregate_function, exact, threads)
         made = finished(made + base if len(base) else made, post_transform)
@@ -256,7 +255,6 @@ def classifier(
         cache["call"] = scored
         return scored(x)
 
-    @np.errstate(all="ignore")
     def call(x: Array) -> tuple[Array, Array]:
         made, hit = forest.said(x, "SUM", exact, threads, not known)
         if two:
@@ -332,11 +330,12 @@ def ensemble(
     if not 0 <= aggregate_function < len(AGGREGATES) or not 0 <= post_transform < len(names):
         raise SpecError(f"aggregate function {aggregate_function}, post-transform {post_transform}")
 
-    @np.errstate(all="ignore")
+    how, transform = AGGREGATES[aggregate_function], names[post_transform]
+
     def call(x: Array) -> Array:
-        made, _ = forest.said(x, AGGREGATES[aggregate_function], exact, threads)
-        made = finished(made, names[post_transform])
-        return made if exact else made.astype(x.dtype)
+        made, _ = forest.said(x, how, exact, threads)
+        made = finished(made, transform)
+        return made if exact else made.astype(x.dtype, copy=False)
 
     cache["call"] = call
     return call(x)

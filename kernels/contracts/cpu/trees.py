@@ -3,6 +3,17 @@
 from enum import IntEnum
 
 WALKERS = 8  # that go down trees together: the roots are followed by one less
+LEAVES = 64  # of a tree at most whose splits have masks: a bit for each
+
+#: Cells of the record whose address the kernel takes, of eight bytes each: those of `walk.JOB` that the
+#: entries of a job know keep their places, of no steps; "walkers" counts the blocks of rows that threads have
+#: claimed, "left" is scratch memory, a word for each tree.
+FOREST = (
+    "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "targets",
+    "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
+    "finish", "transform", "rule", "base", "scores", "places",
+    "splits", "masks", "owners", "columns", "column_starts", "used", "exits", "exit_starts", "left",
+)  # fmt: skip
 
 
 class Said(IntEnum):

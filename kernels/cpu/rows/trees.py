@@ -6,40 +6,33 @@ values up to the split, the second for the others. A leaf's split is NaN and its
 walker that has arrived stays. Eight walkers go down together, of eight rows in one tree or of one row in
 eight trees: a step is a chain of dependent loads, and eight chains overlap. No branch depends on a value.
 
+Rows that are no eight take trees of few leaves by masks instead (`tree_masks.py`).
+
 Values are compared and summed as float64, the sums of a row in the order of the trees, however rows and trees
 are taken.
 """
 
 import functools
 import math
-from collections import namedtuple
 
 import numpy as np
 from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Other, Said, Transform
+from bslite.kernels.cpu.rows.tree_masks import F, exit_of, narrowed
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.atomic import fetch_add
 from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_int, store_scalar
 from bslite.kernels.cpu.vector.numbers import load_byte, load_double, store_byte, store_double
 from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
-#: Cells of the record whose address the kernel takes: those of `walk.JOB` that the entries of a job know
-#: keep their places, of no steps; "walkers" counts the blocks of rows that threads have claimed.
-FOREST = (
-    "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "targets",
-    "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
-    "finish", "transform", "rule", "base", "scores", "places",
-)  # fmt: skip
 # What "how", "finish", "transform", "rule" and "modes" say, as plain integers.
 SUM, MIN = int(Said.SUM), int(Said.MIN)
 LONE, CLASSES = int(Finish.LONE), int(Finish.CLASSES)
 LOGISTIC, SOFTMAX = int(Transform.LOGISTIC), int(Transform.SOFTMAX)
 FIRST, REST = int(Chosen.FIRST), int(Other.REST)
 SPLIT, EQUAL, OTHER = int(Kind.SPLIT), int(Kind.EQUAL), int(Kind.OTHER)
-#: Each cell's place in the record, in bytes.
-F = namedtuple("forest_record", FOREST)(*range(0, 8 * len(FOREST), 8))
 
 
 @primitive(i64, types.float64, types.float64)
@@ -150,7 +143,8 @@ def forest(wide: bool, kind: str) -> Kernel:
     """The kernel for float64 or float32 features; ``kind`` of nodes: "plain", "missing" (missing values may
     go the way of low ones), or "any".
     """
-    step = _stepping(_wide if wide else _single, kind)
+    value = _wide if wide else _single
+    step, narrow = _stepping(value, kind), narrowed(value, kind == "missing")
 
     @register_jitable
     def descend(job, nodes, a, b, c, d, e, f, g, h, rows):
@@ -195,6 +189,7 @@ def forest(wide: bool, kind: str) -> Kernel:
         x, stride, block = load_int(job + F.x), load_int(job + F.row_bytes), load_int(job + F.block)
         how, targets = load_int(job + F.how), load_int(job + F.targets)
         sums, hits = load_int(job + F.sums), load_int(job + F.hits)
+        masks = load_int(job + F.masks)
         nothing = 0.0 if how == SUM else np.inf if how == MIN else -np.inf
         first = block * fetch_add(job + F.walkers, 1)
         while first < rows:
@@ -223,7 +218,11 @@ def forest(wide: bool, kind: str) -> Kernel:
                     add(job, h, row + 7)
             for row in range(paired, last):
                 y = x + row * stride
-                for tree in range(0, trees, WALKERS):
+                if masks:
+                    narrow(job, y)
+                    for tree in range(trees):
+                        add(job, exit_of(job, tree), row)
+                for tree in range(0, 0 if masks else trees, WALKERS):
                     t = roots + 4 * tree  # the roots are followed by zeros for the last walkers
                     leaves = descend(
                         job, nodes, load_cell(t), load_cell(t + 4), load_cell(t + 8), load_cell(t + 12),
