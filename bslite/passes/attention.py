@@ -1,8 +1,9 @@
 """Recognises attention that is written out, ``softmax(q @ k^T * scale + mask) @ v``, and makes it one op.
 
 The op never stores the scores. A model may scale the scores, or q or k beforehand, by a number or by one for
-each head. It may add any number of masks; constant masks become one. Between additions it may cut the first
-axis of the scores in two (Swin adds one mask per window of an image, and folds images and windows again).
+each head. It may add any number of masks; constant masks become one. It may hide keys by a condition, a
+known or a computed one. Between additions it may cut the first axis of the scores in two (Swin adds one mask
+per window of an image, and folds images and windows again).
 """
 
 import functools
@@ -16,7 +17,10 @@ from bslite.passes.rewrite import params_of, readers
 from bslite.spec import Array, ModelSpec, Node
 
 SMALLEST = 1e-30  # a divisor whose reciprocal float32 has
-HIDDEN = -1e30  # a score that leaves a key no weight beside one that counts
+#: A score that leaves a key no weight beside one that counts: float32 has only every eighth number there.
+HIDDEN = -1e8
+#: What is added instead: the sum is this number whatever the score, so a row of hidden keys weighs all alike.
+COVER = -1e30
 
 
 @dataclass
@@ -53,6 +57,8 @@ class Finder:
         self.turned: dict[str, tuple[str, Sequence[int]]] = {}
         #: masks to be made of constants
         self.made: dict[str, Array] = {}
+        #: masks to be made of conditions: which one, whether it is true of hidden keys, what hides them
+        self.hiding: dict[str, tuple[str, bool, float]] = {}
 
     def match(self, node: Node) -> Match | None:
         """The attention whose last product is ``node``, or None if it is no such product."""
@@ -117,24 +123,25 @@ class Finder:
         return None
 
     def _hides(self, node: Node, found: Match) -> Node | None:
-        """Note the mask of keys that a constant condition leaves no weight; the node that makes the scores.
-
-        A row without a key is none that a mask can say: its weights would be equal, not NaN.
-        """
-        condition = self.nodes.get(node.inputs[0])
-        if condition is None or condition.op != "constant" or found.joined is not None:
+        """Note the mask of keys that a condition leaves no weight; the node that makes the scores."""
+        condition, first, second = node.inputs
+        if found.joined is not None or not self.shapes[condition]:
             return None
-        visible = self.spec.params[condition.params["value"]]
-        _, first, second = node.inputs
-        for scores, least, seen in ((first, second, visible), (second, first, ~visible)):
+        for scores, least in ((first, second), (second, first)):
             fill = self.constant(least)
             if fill is None or fill.size != 1 or not float(fill.reshape(())) <= HIDDEN:
                 continue
-            if self.shapes[scores] != self.shapes[node.name] or not seen.ndim or not seen.any(-1).all():
+            if self.shapes[scores] != self.shapes[node.name]:
                 return None
-            name = f"{node.name}/hidden"
-            self.made[name] = np.where(seen, 0.0, -np.inf).astype(np.float32)
-            self.shapes[name] = seen.shape
+            name, above = f"{node.name}/hidden", self.nodes.get(condition)
+            cover = COVER if np.isfinite(fill) else -math.inf
+            if above is not None and above.op == "constant":
+                hidden = self.spec.params[above.params["value"]] ^ (scores == first)
+                cover = cover if hidden.all(-1).any() else -math.inf  # what is infinite need not be computed
+                self.made[name] = np.where(hidden, cover, 0.0).astype(np.float32)
+            else:
+                self.hiding[name] = condition, scores == second, cover
+            self.shapes[name] = self.shapes[condition]
             found.masks.append(name)
             return self._inner(scores)
         return None
@@ -256,6 +263,11 @@ class Writer:
         self.made.append(Node(name, op, inputs, attrs=attrs))
         return name
 
+    def _number(self, name: str, value: Array) -> str:
+        self.params[name] = value
+        self.made.append(Node(name, "constant", params={"value": name}))
+        return name
+
     def _attrs(self) -> Mapping[str, object]:
         return {"scale": self.match.scale, "no_key": "nan"}
 
@@ -277,14 +289,17 @@ class Writer:
         if len(known) > 1:
             total = functools.reduce(np.add, (c.astype(np.float64) for _, c in known))
             key = f"{self.node.name}/mask"
-            self.params[key] = total.astype(np.float32)
-            self.made.append(Node(key, "constant", params={"value": key}))
-            rest.append(key)
+            rest.append(self._number(key, total.astype(np.float32)))
         else:
             rest += [m for m, _ in known]
         for made in self.finder.made.keys() & set(rest):
-            self.params[made] = self.finder.made[made]
-            self.made.append(Node(made, "constant", params={"value": made}))
+            self._number(made, self.finder.made[made])
+        for made in self.finder.hiding.keys() & set(rest):
+            condition, hides, cover = self.finder.hiding[made]
+            ends = [
+                self._number(f"{made}_{i}", np.asarray(x, np.float32)) for i, x in enumerate((cover, 0.0))
+            ]
+            self.made.append(Node(made, "where", (condition, *(ends if hides else ends[::-1]))))
         while len(rest) > 1:
             rest[:2] = [self._add(f"mask{len(rest)}", "add", *rest[:2])]
         return rest

@@ -39,6 +39,11 @@ class Net(Graph):
         """Which keys a row sees, or does not see: those up to its own place after ``first``."""
         return self("constant", value=np.tri(ROWS, KEYS, first, dtype=bool) != hidden)
 
+    def shown(self, limit: float = 0.0) -> str:
+        """Of the keys of each head those whose first element is above ``limit``, [N, 3, 1, KEYS]."""
+        first = self("permute", self("slice", "k", axis=3, start=0, stop=1), order=(0, 1, 3, 2))
+        return self("greater", first, self.number(limit))
+
     def scores(self, q: str = "q", k: str = "k") -> str:
         return self("matmul", q, self("permute", k, order=(0, 1, 3, 2)))
 
@@ -91,6 +96,11 @@ FOUND: dict[str, Write] = {
         n("where", n.causal(hidden=True), n.number(-np.inf), n("add", n.scores(), n.constant(ROWS, KEYS)))
     ),
     "windows": windows,
+    "rows without a key": lambda n: n.weighted(n("where", n.causal(first=-1), n.scores(), n.number(-3.4e38))),
+    "hidden by what is computed": lambda n: n.weighted(n("where", n.shown(), n.scores(), n.number(-1e9))),
+    "filled by what is computed": lambda n: n.weighted(
+        n("where", n.shown(-1.0), n.number(-np.inf), n("mul", n.scores(), n.constant()))
+    ),
 }
 
 
@@ -112,8 +122,8 @@ LEFT: dict[str, Write] = {
         n("mul", n("add", n.scores(), n.constant(ROWS, KEYS)), n.constant())
     ),
     "divides a number": lambda n: n.weighted(n("div", n.constant(), n.scores())),
-    "rows without a key": lambda n: n.weighted(n("where", n.causal(first=-1), n.scores(), n.number(-3.4e38))),
     "hidden keys keep a weight": lambda n: n.weighted(n("where", n.causal(), n.scores(), n.number(-5.0))),
+    "hidden keys keep some weight": lambda n: n.weighted(n("where", n.shown(), n.scores(), n.number(-1e4))),
     "scaled by key": lambda n: n.weighted(n("mul", n.scores(), n.constant(KEYS))),
     "another function": lambda n: n.weighted(n("tanh", n.scores())),
 }
@@ -164,3 +174,16 @@ def test_a_row_without_a_key_is_nan_as_softmax_has_it() -> None:
     y = bslite.run(spec, inputs)
     assert np.isnan(y[:, :, 2]).all()
     assert np.isfinite(np.delete(y, 2, 2)).all()
+
+
+def test_where_all_keys_are_hidden_they_weigh_alike() -> None:
+    """As softmax makes them of equal scores, whatever hides them; infinite ones make NaN."""
+    for fill in (-1e9, -3.4e38, -np.inf):
+        spec, (q, k, v) = build(
+            lambda n, fill=fill: n.weighted(n("where", n.shown(), n.scores(), n.number(fill))), 2
+        )  # type: ignore[misc]
+        k[1, 2, :, 0] = -1.0
+        assert [n.op for n in simplify(spec).nodes].count("attention") == 1
+        want, got = reference.run(spec, [q, k, v], np.float32)[0], bslite.run(spec, [q, k, v])
+        assert np.isnan(want[1, 2]).all() == (fill == -np.inf)
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)
