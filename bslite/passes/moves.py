@@ -1,9 +1,9 @@
 """Rules: what does nothing goes; permutations and reshapes one after the other become one, or none; what a
-layer's store can apply goes before them.
+layer's store can apply goes before them, and so does arithmetic on values whose axes are permuted alike.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bslite.passes.draft import Draft
 from bslite.passes.families import MOVES
@@ -108,6 +108,33 @@ def activation_before_moves(draft: Draft, node: Node) -> bool:
     for move in reversed(moves[1:]):  # under other names: what they make is another value now
         made.append(Node(f"{move.name}/applied", move.op, (made[-1].name,), attrs=move.attrs))
     draft.put(Node(node.name, moves[0].op, (made[-1].name,), attrs=moves[0].attrs), *made)
+    return True
+
+
+def arithmetic_before_permutations(draft: Draft, node: Node) -> bool:
+    """Arithmetic on two values permuted alike, or on one and a number: the result is permuted instead.
+
+    Networks written for images with channels last come as convolutions between permutations; this lets those
+    around the sum of a residual block meet and cancel. No rule adds permutations: one goes that only ``node``
+    reads.
+    """
+    sources: list[str] = []
+    order: Sequence[int] | None = None
+    goes = False
+    for name in node.inputs:
+        before = draft.nodes.get(name)
+        if before is not None and before.op == "permute" and order in (None, before.attrs["order"]):
+            order = before.attrs["order"]
+            goes |= set(draft.reading[name]) == {node.name} and name not in draft.outputs
+            sources.append(before.inputs[0])
+        elif draft.number(name) is not None:
+            sources.append(name)
+        else:
+            return False
+    if order is None or not goes or len(draft.shape(node.name)) != len(order):
+        return False
+    made = Node(f"{node.name}/unmoved", node.op, tuple(sources), node.params, node.attrs)
+    draft.put(Node(node.name, "permute", (made.name,), attrs={"order": order}), made)
     return True
 
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
 from bslite.passes.draft import Draft
-from bslite.passes.fuse import ACTIVATIONS
+from bslite.passes.fuse import ACTIVATIONS, BINARY
 from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
 from bslite.passes.moves import (
     activation_before_moves,
+    arithmetic_before_permutations,
     does_nothing,
     permutation_undone,
     two_permutations,
@@ -20,14 +21,16 @@ from bslite.spec import Node
 Rule = Callable[[Draft, Node], bool]
 
 ARITHMETIC = (does_nothing, into_sum, constants_into_layer, constants_behind_moves, function_into_table)
+MOVED = (arithmetic_before_permutations,)
 RULES: Mapping[str, Sequence[Rule]] = {
-    **dict.fromkeys(("sub", "mul", "div"), ARITHMETIC),
-    "add": (*ARITHMETIC, sum_of_rounded),
-    **dict.fromkeys(("pow", "expand", "slice", "concat"), (does_nothing,)),
+    **dict.fromkeys(BINARY, MOVED),
+    **dict.fromkeys(("sub", "mul", "div"), (*ARITHMETIC, *MOVED)),
+    "add": (*ARITHMETIC, sum_of_rounded, *MOVED),
+    **dict.fromkeys(("pow", "maximum", "minimum"), (does_nothing, *MOVED)),
+    **dict.fromkeys(("expand", "slice", "concat"), (does_nothing,)),
     "cast": (does_nothing, into_sum),
     "pairs": (into_sum,),
     **dict.fromkeys(("reshape", "flatten"), (does_nothing, groups_by_reshape, two_reshapes)),
-    **dict.fromkeys(("maximum", "minimum"), (does_nothing,)),
     "permute": (two_permutations, permutation_undone, does_nothing),
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),

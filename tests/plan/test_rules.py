@@ -96,6 +96,53 @@ def test_an_activation_stays_behind_moves_of_what_others_read() -> None:
     check(net.build(net("relu", net("permute", net("exp", x), order=(0, 2, 3, 1)))), "exp", "permute", "relu")
 
 
+def last(net: Net, x: str) -> str:
+    return net("permute", x, order=(0, 2, 3, 1))
+
+
+def first(net: Net, x: str) -> str:
+    return net("permute", x, order=(0, 3, 1, 2))
+
+
+def conv(net: Net, x: str) -> str:
+    return net("conv2d", x, weight=array(6, 6, 3, 3), padding=1)
+
+
+def test_residual_blocks_with_channels_last_keep_no_permutations() -> None:
+    """As converters from TensorFlow write them: every convolution between two permutations."""
+    net, x = image()
+    y = last(net, conv(net, x))
+    for _ in range(2):
+        y = net("relu", net("add", last(net, conv(net, first(net, y))), y))
+    layers = ("conv2d", "add", "relu")
+    check(net.build(conv(net, first(net, y))), "conv2d", *layers, *layers, "conv2d")
+
+
+def test_arithmetic_on_values_permuted_alike_is_done_before() -> None:
+    net, x = image()
+    y = net("mul", last(net, net("tanh", x)), last(net, net("exp", x)))
+    y = net("sub", net("add", y, 3.0), net("permute", net("sin", x), order=(0, 2, 3, 1)))
+    check(
+        net.build(net("softmax", y, axis=1)), "tanh", "exp", "mul", "add", "sin", "sub", "permute", "softmax"
+    )
+    net, x = image()
+    squeezed = net("mean", x, axes=(2, 3), keepdim=True)
+    y = net("mul", last(net, net("tanh", x)), last(net, squeezed))
+    check(net.build(y), "mean", "tanh", "mul", "permute")
+
+
+def test_arithmetic_on_values_permuted_otherwise_stays_behind() -> None:
+    net, x = image()
+    squeezed = net("permute", net("mean", x, axes=(2, 3), keepdim=True), order=(0, 3, 2, 1))
+    y = net("mul", last(net, net("tanh", x)), squeezed)
+    check(net.build(y), "mean", "permute", "tanh", "permute", "mul")
+    net, x = image()  # each is read elsewhere: there would be one more
+    y, z = last(net, net("tanh", x)), last(net, net("exp", x))
+    spec = net.build(net("add", y, z), net("mean", y, axes=(1,)), net("mean", z, axes=(1,)))
+    assert [n.op for n in simplify(spec).nodes].count("permute") == 2
+    assert next(n for n in simplify(spec).nodes if n.op == "add").inputs == (y, z)
+
+
 def test_a_move_that_is_read_elsewhere_stays() -> None:
     net, x = image()
     last = net("permute", net("tanh", x), order=(0, 2, 3, 1))
