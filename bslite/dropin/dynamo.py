@@ -21,7 +21,7 @@ from bslite.dropin.runner import Options, Runner
 Node = torch.fx.Node
 Tensor = torch.Tensor
 QUESTION = ("fake_impls.py", "conv")  # the file and function of torch that ask for a convolution's library
-MAX_SETS = 4  # sets of parameters kept ready for one graph: modules of one class share Dynamo's graph
+MAX_SETS = 64  # sets of parameters kept ready for one graph: the layers of a model share Dynamo's graph
 MAX_NUMBERS = 16  # sets of numbers that one graph is traced with; calls with others run in torch
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 
 Tensor = torch.Tensor
@@ -61,6 +62,4 @@ def wait(tensors: Iterable[Tensor]) -> None:
 
 def as_tensor(value: Any) -> Any:
     """``value``, as a torch tensor if it is an array."""
-    if isinstance(value, torch.Tensor) or not hasattr(value, "__array__"):
-        return value
-    return torch.from_numpy(value)
+    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value

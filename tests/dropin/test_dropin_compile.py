@@ -11,7 +11,8 @@ from support.dropin_models import F, Net, Stack, agree, images, near, nn, said, 
 from support.process import printed
 from support.torch_modules import Fn
 
-from bslite.dropin.dynamo import MAX_NUMBERS
+from bslite.dropin import dynamo
+from bslite.dropin.dynamo import MAX_NUMBERS, Runner
 
 pytestmark = pytest.mark.processes
 
@@ -202,3 +203,19 @@ def test_numbers_that_change_at_every_call_run_in_torch() -> None:
         for i in range(MAX_NUMBERS + 2):
             near(fast(x, i + 0.5), (x * (i + 0.5)).tanh())
     assert any("change from call to call" in str(w.message) for w in caught)
+
+
+def test_layers_compiled_one_by_one_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share one graph of Dynamo's, with parameters of their own."""
+    made: list[Any] = []
+    monkeypatch.setattr(dynamo, "Runner", lambda *args: made.append(args) or Runner(*args))
+    layers = [Stack().eval() for _ in range(6)]
+    x = torch.randn(2, 12)
+    with torch.no_grad():
+        wanted = [layer(x) for layer in layers]
+        for layer in layers:
+            layer.compile(backend="bslite", options={"tune": False})
+        for _ in range(2):
+            for layer, want in zip(layers, wanted, strict=True):
+                near(layer(x), want)
+            assert len(made) == len(layers)

@@ -39,7 +39,8 @@ def _as_it_lies(data: Array) -> bool:
     """
     end = data.ctypes.data + data.nbytes
     same_page = (end - 1) // PAGE == (end + SLACK * data.itemsize - 1) // PAGE
-    return data.nbytes >= LARGE and data.ctypes.data % 64 == 0 and same_page
+    lies = data.nbytes >= LARGE and data.ctypes.data % 64 == 0
+    return lies and same_page and bool(data.flags.c_contiguous)
 
 
 def room(size: int, dtype: npt.DTypeLike = np.float32) -> Array:

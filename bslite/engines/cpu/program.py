@@ -123,7 +123,7 @@ class Program:
                 add(start + width * value.at)
             elif value is None:
                 add(0)
-            elif kind is float:
+            elif isinstance(value, float):  # of NumPy, too
                 add(int(np.float32(value).view(np.uint32)))  # its bits, in the low half
             elif isinstance(value, Variant):
                 called = kernel_of(value)

@@ -33,8 +33,11 @@ class Memory:
 
     def take(self, size: int) -> Block:
         """A block of ``size`` elements or more, which no other run uses."""
-        block = self._free.pop() if self._free else None
-        if block is None or block.data.size < size:
+        try:
+            block: Block | None = self._free.pop()
+        except IndexError:
+            block = None
+        if block is None or block.data.size < size + SLACK:
             check_room(4 * size)
             del block  # before there is another one
             data = room(size)
