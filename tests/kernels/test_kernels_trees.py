@@ -108,7 +108,7 @@ def test_masks(modes: tuple[int, ...], depth: int, dtype: str) -> None:
     for each in (False, True):
         forest = grown(modes, 30, 2, each, depth=depth)
         assert forest.layout is not None
-        assert ("masks" in forest.layout.arrays) == (depth > 0)
+        assert ("splits" in forest.layout.arrays) == (depth > 0)
         for how in ("SUM", "MIN"):
             for count in (1, 2, 7, 15):
                 agree(forest, rows(count, dtype), how)
@@ -117,7 +117,7 @@ def test_masks(modes: tuple[int, ...], depth: int, dtype: str) -> None:
 def test_masks_hold_no_more_leaves_than_they_have_bits() -> None:
     full = _full(6), _full(7)
     assert [len(forest.weights) for forest in full] == [64, 128]
-    assert ["masks" in laid_out(forest).arrays for forest in full] == [True, False]
+    assert ["splits" in laid_out(forest).arrays for forest in full] == [True, False]
     for forest in full:
         agree(forest, rows(23, "float64"))
 

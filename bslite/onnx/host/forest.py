@@ -78,10 +78,11 @@ def laid_out(forest: Any) -> Layout | None:
     taken = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
     spoken = forest.hit[forest.leaves[nodes]] | inner[:, None]
     covers = bool(len(roots)) and np.logical_and.reduceat(spoken, roots).any(0).all()
+    starts = starts.astype(np.int32)
     arrays = {
         "nodes": packed,
         "roots": np.pad(roots, (0, WALKERS - 1)).astype(np.int32),
-        "starts": starts.astype(np.int32),
+        "starts": starts,
         "ids": target[taken].astype(np.int32),
         "weights": forest.weights[leaf, target][taken],
         "modes": kinds[nodes],
@@ -90,7 +91,7 @@ def laid_out(forest: Any) -> Layout | None:
     }
     kind = "any" if kinds.any() else "missing" if (missing & (mode >= 0)).any() else "plain"
     if not kinds.any():
-        arrays |= _masks(packed, np.append(roots, len(nodes)), inner)
+        arrays |= _masks(packed, np.append(roots, len(nodes)), inner, np.stack([starts[:-1], starts[1:]], 1))
     arrays = {name: np.ascontiguousarray(content) for name, content in arrays.items()}
     return Layout(arrays, kind, len(roots), forest.weights.shape[1], depth, bool(covers))
 
@@ -125,10 +126,11 @@ def _ordered(roots: Array, inner: Array, low: Array, high: Array) -> tuple[Array
     )
 
 
-def _masks(nodes: Array, ends: Array, inner: Array) -> dict[str, Array]:
+def _masks(nodes: Array, ends: Array, inner: Array, said: Array) -> dict[str, Array]:
     """What the kernel reads of splits by masks; nothing if a tree has too many leaves, or all have one.
 
     ``nodes``: as packed. ``ends``: the first node of each tree, and the end. ``inner``: which are splits.
+    ``said``: of each node the first of its weights, and the one after the last.
     """
     trees = len(ends) - 1
     tree = np.repeat(np.arange(trees), np.diff(ends))
@@ -156,13 +158,14 @@ def _masks(nodes: Array, ends: Array, inner: Array) -> dict[str, Array]:
     bits = (np.uint64(2) ** (leaves[low] - 1).astype(np.uint64) - np.uint64(1)) * np.uint64(2) + np.uint64(1)
     masks = ~(bits << first[split].astype(np.uint64))
     counts = np.diff(np.append(np.searchsorted(exits, ends[:-1]), len(exits)))
+    table = np.zeros(len(order), [("split", "f8"), ("mask", "u8"), ("word", "i8")])
+    table["split"], table["mask"] = at[order], masks[order]
+    table["word"] = np.where(missing, ~(8 * tree[split]), 8 * tree[split])[order]
     return {
-        "splits": at[order],
-        "masks": masks[order],
-        "owners": np.where(missing, ~tree[split], tree[split])[order].astype(np.int32),
+        "splits": table,
         "columns": columns.astype(np.int32),
         "column_starts": np.append(starts, len(order)).astype(np.int32),
-        "exits": exits[np.lexsort((first[exits], tree[exits]))].astype(np.int32),
+        "exits": said[exits[np.lexsort((first[exits], tree[exits]))]],
         "exit_starts": (np.cumsum(counts) - counts).astype(np.int32),
     }
 
@@ -201,7 +204,7 @@ class ForestKernel:
         for name in ("trees", "targets", "depth"):
             self._record[place[name]] = getattr(layout, name)
         self._record[place["used"]] = len(layout.arrays.get("columns", ()))
-        self._masked = "masks" in layout.arrays
+        self._masked = "splits" in layout.arrays
         self._addresses: dict[Any, int] = {}
 
     def sums(self, x: Array, how: str, threads: int | None, hits: bool = True) -> tuple[Array, Array | None]:

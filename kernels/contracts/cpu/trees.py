@@ -12,7 +12,7 @@ FOREST = (
     "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "targets",
     "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
     "finish", "transform", "rule", "base", "scores", "places",
-    "splits", "masks", "owners", "columns", "column_starts", "used", "exits", "exit_starts", "left",
+    "splits", "columns", "column_starts", "used", "exits", "exit_starts", "left",
 )  # fmt: skip
 
 

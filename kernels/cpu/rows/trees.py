@@ -20,7 +20,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Other, Said, Transform
-from bslite.kernels.cpu.rows.tree_masks import F, exit_of, narrowed
+from bslite.kernels.cpu.rows.tree_masks import F, narrowed, said_by
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.atomic import fetch_add
 from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_int, store_scalar
@@ -165,15 +165,14 @@ def forest(wide: bool, kind: str) -> Kernel:
         return a, b, c, d, e, f, g, h
 
     @register_jitable
-    def add(job, leaf, row):
-        """Adds what a leaf says to the sums of a row."""
-        starts = load_int(job + F.starts) + 4 * leaf
+    def add(job, first, last, row):
+        """Adds weights of a leaf to the sums of a row."""
         ids, weights = load_int(job + F.ids), load_int(job + F.weights)
         place = row * load_int(job + F.targets)
         marked = load_int(job + F.hits)
         sums, hits = load_int(job + F.sums) + 8 * place, marked + place
         how = load_int(job + F.how)
-        for i in range(load_cell(starts), load_cell(starts + 4)):
+        for i in range(first, last):
             target = load_cell(ids + 4 * i)
             weight, now = load_double(weights + 8 * i), load_double(sums + 8 * target)
             if marked:
@@ -183,13 +182,35 @@ def forest(wide: bool, kind: str) -> Kernel:
             elif weight != weight or (weight < now if how == MIN else weight > now):
                 store_double(sums + 8 * target, weight)
 
+    @register_jitable
+    def add_leaf(job, leaf, row):
+        """Adds what a leaf says to the sums of a row."""
+        starts = load_int(job + F.starts) + 4 * leaf
+        add(job, load_cell(starts), load_cell(starts + 4), row)
+
+    @register_jitable
+    def add_reached(job, row):
+        """Adds what the leaves say that `narrow` has found."""
+        sums, trees = load_int(job + F.sums) + 8 * row, load_int(job + F.trees)
+        if load_int(job + F.targets) == 1 and load_int(job + F.how) == SUM and not load_int(job + F.hits):
+            weights, total = load_int(job + F.weights), load_double(sums)  # no sum waits for a store
+            for tree in range(trees):
+                said = said_by(job, tree)
+                for i in range(load_cell(said), load_cell(said + 4)):
+                    total += load_double(weights + 8 * i)
+            store_double(sums, total)
+            return
+        for tree in range(trees):
+            said = said_by(job, tree)
+            add(job, load_cell(said), load_cell(said + 4), row)
+
     def apply(job):
         nodes, roots = load_int(job + F.nodes), load_int(job + F.roots)
         trees, rows = load_int(job + F.trees), load_int(job + F.rows)
         x, stride, block = load_int(job + F.x), load_int(job + F.row_bytes), load_int(job + F.block)
         how, targets = load_int(job + F.how), load_int(job + F.targets)
         sums, hits = load_int(job + F.sums), load_int(job + F.hits)
-        masks = load_int(job + F.masks)
+        masks = load_int(job + F.splits)
         nothing = 0.0 if how == SUM else np.inf if how == MIN else -np.inf
         first = block * fetch_add(job + F.walkers, 1)
         while first < rows:
@@ -208,20 +229,19 @@ def forest(wide: bool, kind: str) -> Kernel:
                         y + 4 * stride, y + 5 * stride, y + 6 * stride, y + 7 * stride,
                     )  # fmt: skip
                     a, b, c, d, e, f, g, h = descend(job, nodes, n, n, n, n, n, n, n, n, each)
-                    add(job, a, row)
-                    add(job, b, row + 1)
-                    add(job, c, row + 2)
-                    add(job, d, row + 3)
-                    add(job, e, row + 4)
-                    add(job, f, row + 5)
-                    add(job, g, row + 6)
-                    add(job, h, row + 7)
+                    add_leaf(job, a, row)
+                    add_leaf(job, b, row + 1)
+                    add_leaf(job, c, row + 2)
+                    add_leaf(job, d, row + 3)
+                    add_leaf(job, e, row + 4)
+                    add_leaf(job, f, row + 5)
+                    add_leaf(job, g, row + 6)
+                    add_leaf(job, h, row + 7)
             for row in range(paired, last):
                 y = x + row * stride
                 if masks:
                     narrow(job, y)
-                    for tree in range(trees):
-                        add(job, exit_of(job, tree), row)
+                    add_reached(job, row)
                 for tree in range(0, 0 if masks else trees, WALKERS):
                     t = roots + 4 * tree  # the roots are followed by zeros for the last walkers
                     leaves = descend(
@@ -232,7 +252,7 @@ def forest(wide: bool, kind: str) -> Kernel:
                     left = trees - tree
                     for k in range(WALKERS):
                         if k < left:
-                            add(job, leaves[k], row)
+                            add_leaf(job, leaves[k], row)
             if load_int(job + F.finish):
                 for row in range(first, last):
                     _finish(job, row)
