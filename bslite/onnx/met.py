@@ -26,7 +26,7 @@ class Met:
         self._kinds: set[Any] = set()
         self._pieces: Any = None
         self._steps: list[Step] = []
-        self._lone: tuple[Any, Any] = None, None
+        self._lone: tuple[Any, HostNode | None] = None, None
 
     def note(self, given: Sequence[Any]) -> None:
         """Arrays of these kinds have run."""
@@ -50,13 +50,13 @@ class Met:
             self._pieces, self._steps = pieces, made
         return self._steps
 
-    def lone(self, pieces: Sequence[Piece], by_place: Mapping[int, Any], graph: Graph) -> Any:
-        """What runs the one node of a graph on what the graph takes, in order; None if it is not so plain."""
+    def lone(self, pieces: Sequence[Piece], by_place: Mapping[int, Any], graph: Graph) -> HostNode | None:
+        """The one node of a graph, if it reads what the graph takes and makes what it gives, in order."""
         if pieces is not self._lone[0]:
             host = by_place.get(pieces[0].places[0]) if len(pieces) == 1 else None
             ports = tuple(graph.takes), tuple(graph.outputs)
             plain = isinstance(host, HostNode) and (host.inputs, host.outputs) == ports
-            self._lone = pieces, host.on if plain and host else None
+            self._lone = pieces, host if plain else None
         return self._lone[1]
 
     def __contains__(self, given: Sequence[Any]) -> bool:

@@ -137,9 +137,10 @@ class Running:
             return self._only.again(given)
         if given not in self.met:
             return None
+        lone = self.met.lone(self.pieces, self._hosts, self.graph)
+        if lone is not None and lone.silent:
+            return list(lone.on(given))
         with np.errstate(all="ignore"):  # of nodes in NumPy
-            if (lone := self.met.lone(self.pieces, self._hosts, self.graph)) is not None:
-                return list(lone(given))
             values = Values(self._read, self._constant)
             values.update(zip(self.graph.takes, given, strict=True))
             for run, names in self.met.steps(self.pieces, self._hosts, self._outputs_of):

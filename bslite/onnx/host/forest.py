@@ -23,7 +23,11 @@ BLOCK = 512  # rows at most that a thread takes through all trees
 LEAST = 20_000  # pairs of a row and a tree for which a second thread is worth its start
 LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)  # `bslite.onnx.host.trees.MODES`
 #: Averages are divided by the number of trees at the end.
-HOW = {"SUM": Said.SUM, "AVERAGE": Said.SUM, "MIN": Said.MIN, "MAX": Said.MAX}
+HOW = {"SUM": int(Said.SUM), "AVERAGE": int(Said.SUM), "MIN": int(Said.MIN), "MAX": int(Said.MAX)}
+#: Places of cells that differ from call to call.
+ROWS, ROW_BYTES, X, SUMS, HITS = map(FOREST.index, ("rows", "row_bytes", "x", "sums", "hits"))
+HOW_AT, AT_A_TIME, LEFT, SCORES, PLACES = map(FOREST.index, ("how", "block", "left", "scores", "places"))
+ENDING = slice(FOREST.index("finish"), FOREST.index("base") + 1)
 
 
 @dataclass(frozen=True)
@@ -179,15 +183,18 @@ class Ending:
         self, finish: Finish, transform: Transform, base: Array, targets: int,
         rule: Chosen | Other = Chosen.FIRST, cut: float = 0.0,
     ) -> None:  # fmt: skip
-        self.finish, self.transform, self.rule = finish, transform, rule
         self._table = np.zeros(1 + targets)
         self._table[0] = cut
         self._table[1 : 1 + len(base)] = base
-        self.address = self._table.ctypes.data
+        #: Cells of the record, in the order of the names.
+        self.cells = array("q", [finish, transform, rule, self._table.ctypes.data])
 
 
 class ForestKernel:
-    """A laid out forest with its compiled kernels, one for float32 and one for float64 features."""
+    """A laid out forest with its compiled kernels, one for float32 and one for float64 features.
+
+    A call for one row takes a few microseconds: what can be looked up before is.
+    """
 
     def __init__(self, layout: Layout) -> None:
         from bslite.engines.cpu.job import fork_join
@@ -196,26 +203,27 @@ class ForestKernel:
         from bslite.kernels.cpu.rows.trees import forest
 
         self._fork_join, self._address_of, self._default_threads = fork_join, address_of, default_threads
-        self._layout, self._kernel = layout, forest
-        self._place = place = {name: i for i, name in enumerate(FOREST)}
+        self._layout, self._kernel, self._trees, self._targets = layout, forest, layout.trees, layout.targets
         self._record = array("q", [0] * len(FOREST))
         for name, content in layout.arrays.items():
-            self._record[place[name]] = content.ctypes.data
+            self._record[FOREST.index(name)] = content.ctypes.data
         for name in ("trees", "targets", "depth"):
-            self._record[place[name]] = getattr(layout, name)
-        self._record[place["used"]] = len(layout.arrays.get("columns", ()))
+            self._record[FOREST.index(name)] = getattr(layout, name)
+        self._record[FOREST.index("used")] = len(layout.arrays.get("columns", ()))
         self._masked = "splits" in layout.arrays
+        self._words: list[tuple[Array, int]] = []  # a word for each tree, that no call uses; `pop` is atomic
         self._addresses: dict[Any, int] = {}
 
     def sums(self, x: Array, how: str, threads: int | None, hits: bool = True) -> tuple[Array, Array | None]:
         """As `Forest.sums` for float32 or float64 rows side by side, but that an average is a sum, and that
         of least and largest nothing is infinite. ``hits``: whether to say which targets a leaf speaks of.
         """
-        made = np.empty((len(x), self._layout.targets))
+        made = np.empty((len(x), self._targets))
         hit = np.empty(made.shape, bool) if hits else None
-        record, place = self._record[:], self._place
-        record[place["hits"]] = 0 if hit is None else self._address_of(hit)
-        record[place["how"]] = HOW[how]
+        record = self._record[:]
+        if hit is not None:
+            record[HITS] = self._address_of(hit)
+        record[HOW_AT] = HOW[how]
         self._walk(record, x, made, threads)
         return made, hit
 
@@ -224,13 +232,11 @@ class ForestKernel:
 
         Of values that are no classes the places mean nothing.
         """
-        rows, targets = len(x), self._layout.targets
-        record, place = self._record[:], self._place
+        rows, targets, record = len(x), self._targets, self._record[:]
         made = np.empty((rows, targets))
         scores, places = np.empty((rows, targets), np.float32), np.empty(rows, np.int64)
-        record[place["finish"]], record[place["transform"]] = ending.finish, ending.transform
-        record[place["rule"]], record[place["base"]] = ending.rule, ending.address
-        record[place["scores"]], record[place["places"]] = self._address_of(scores), self._address_of(places)
+        record[ENDING] = ending.cells
+        record[SCORES], record[PLACES] = self._address_of(scores), self._address_of(places)
         self._walk(record, x, made, threads)
         return places, scores
 
@@ -239,13 +245,20 @@ class ForestKernel:
         if address is None:
             kernel = self._kernel(x.dtype == np.float64, self._layout.kind)
             address = self._addresses[x.dtype] = kernel.address
-        rows, count, place = len(x), 1, self._place
-        if (work := rows * self._layout.trees) > LEAST:
+        rows, count = len(x), 1
+        if (work := rows * self._trees) > LEAST:
             count = min(threads or self._default_threads(), 1 + work // LEAST)
-        record[place["rows"]], record[place["row_bytes"]] = rows, x.strides[0]
-        record[place["x"]], record[place["sums"]] = self._address_of(x), self._address_of(made)
-        record[place["block"]] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
-        if self._masked and rows % WALKERS:
-            left = np.empty(self._layout.trees, np.uint64)
-            record[place["left"]] = self._address_of(left)
+        record[ROWS], record[ROW_BYTES] = rows, x.strides[0]
+        record[X], record[SUMS] = self._address_of(x), self._address_of(made)
+        record[AT_A_TIME] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
+        if not self._masked or rows % WALKERS == 0:
+            self._fork_join(count, address, record.buffer_info()[0])
+            return
+        try:
+            words = self._words.pop()
+        except IndexError:
+            data = np.empty(self._trees, np.uint64)
+            words = data, data.ctypes.data
+        record[LEFT] = words[1]
         self._fork_join(count, address, record.buffer_info()[0])
+        self._words.append(words)

@@ -35,7 +35,8 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
     ``results`` how many are asked for, one with ``exact`` whether all is computed in float64, one with
     ``threads`` how many it may use. One with ``cache`` gets a dict of the node's own; what it puts there as
-    "call" is called with the arrays alone from then on. NumPy's warnings are off while they run.
+    "call" is called with the arrays alone from then on; if "silent" is there too, NumPy has nothing to warn
+    of. For all others its warnings are off.
     """
 
     def register(function: Function) -> Function:
@@ -91,6 +92,11 @@ class HostNode:
                 self.attributes[name] = content
         self._read = reader(self.inputs)
         self._call = partial(self.function, **self.attributes) if self.attributes else self.function
+
+    @property
+    def silent(self) -> bool:
+        """Whether NumPy's warnings need not be off."""
+        return "silent" in self._cache
 
     def inside(self) -> Iterator[Any]:
         """No graphs."""

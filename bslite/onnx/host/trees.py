@@ -217,6 +217,7 @@ def regressor(
     if kernel is not None and known:
         ending = Ending(Finish.EACH, Transform[post_transform], base, n_targets or 1)
         cache["call"] = lambda x: kernel.scores(forest.fit(x), ending, threads)[1]
+        cache["silent"] = True
         return cache["call"](x)
 
     def call(x: Array) -> Array:
@@ -252,7 +253,7 @@ def classifier(
             places, made = kernel.scores(forest.fit(x), ending, threads)
             return labels[places], made
 
-        cache["call"] = scored
+        cache["call"], cache["silent"] = scored, True
         return scored(x)
 
     def call(x: Array) -> tuple[Array, Array]:
@@ -331,6 +332,10 @@ def ensemble(
         raise SpecError(f"aggregate function {aggregate_function}, post-transform {post_transform}")
 
     how, transform = AGGREGATES[aggregate_function], names[post_transform]
+    kernel = forest.kernel
+    if how == "SUM" and transform == "NONE" and not exact and kernel is not None and x.dtype == np.float64:
+        cache["call"], cache["silent"] = lambda x: kernel.sums(forest.fit(x), how, threads, False)[0], True
+        return cache["call"](x)
 
     def call(x: Array) -> Array:
         made, _ = forest.said(x, how, exact, threads)
