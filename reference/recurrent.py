@@ -57,52 +57,60 @@ def lstm(
     Peepholes are those of ONNX ``LSTM``: the input and forget gates see c before the step, the output gate c
     after it.
     """
-    ends, biases = (reverse, initial_state, lengths), (bias_ih, bias_hh)
-    return _lstm(inputs, lambda h: h, (weight_ih, weight_hh), biases, weight_hr, peephole, ends)
+    ends, width = (reverse, initial_state, lengths), weight_hh.shape[1]
+
+    def sums(x: Array, h: Array) -> Array:
+        return _affine(x, weight_ih, bias_ih) + _affine(h, weight_hh, bias_hh)
+
+    return _lstm(inputs, sums, (width, weight_ih.shape[0] // 4), weight_hr, peephole, ends)
 
 
 @reference("lstm_rounded")
 def lstm_rounded(
-    *inputs: Array, weight_ih: Array, weight_hh: Array, bias_ih: Array | None = None,
-    bias_hh: Array | None = None, peephole: Array | None = None,
+    *inputs: Array, weight_hh: Array, scale_hh: Array, peephole: Array | None = None,
     reverse: bool, initial_state: bool, lengths: bool,
 ) -> Array:  # fmt: skip
-    """`lstm` of an h that is `rounded`, over the batch, before its product."""
-    ends, biases = (reverse, initial_state, lengths), (bias_ih, bias_hh)
-    return _lstm(inputs, rounded, (weight_ih, weight_hh), biases, None, peephole, ends)
+    """`lstm` of an h that is `rounded`, over the batch, before its product, which is one of integers."""
+    whole, hidden = weight_hh.astype(np.int64).T, weight_hh.shape[1]
+
+    def sums(x: Array, h: Array) -> Array:
+        numbers, scale = rounded(h)
+        if np.isnan(scale):
+            return x + scale
+        return x + (numbers.astype(np.int64) @ whole).astype(h.dtype) * (scale_hh.astype(h.dtype) * scale)
+
+    return _lstm(inputs, sums, (hidden, hidden), None, peephole, (reverse, initial_state, lengths))
 
 
-def rounded(h: Array) -> Array:
-    """``h`` as 8-bit numbers stand for it: ONNX ``DynamicQuantizeLinear``, and back."""
+def rounded(h: Array) -> tuple[Array, Array]:
+    """The 8-bit numbers, less their zero point, that stand for ``h``, and their scale: ONNX
+    ``DynamicQuantizeLinear``.
+    """
     low, high = np.minimum(h.min(), 0), np.maximum(h.max(), 0)
     scale = (high - low) / h.dtype.type(255) if high != low else h.dtype.type(1)
     zero = np.rint(np.clip(-low / scale, 0, 255))
-    return (np.clip(np.rint(h / scale) + zero, 0, 255) - zero) * scale
+    return np.clip(np.rint(h / scale) + zero, 0, 255) - zero, scale
 
 
 def _lstm(
-    inputs: tuple[Array, ...], seen: Callable[[Array], Array], weights: tuple[Array, Array],
-    biases: tuple[Array | None, Array | None], weight_hr: Array | None, peephole: Array | None,
-    ends: tuple[bool, bool, bool],
+    inputs: tuple[Array, ...], sums: Callable[[Array, Array], Array], sizes: tuple[int, int],
+    weight_hr: Array | None, peephole: Array | None, ends: tuple[bool, bool, bool],
 ) -> Array:  # fmt: skip
-    """``seen``: what the product with weight_hh takes for h. ``ends``: reverse, initial_state, lengths."""
-    (weight_ih, weight_hh), (bias_ih, bias_hh), (reverse, initial_state, lengths) = weights, biases, ends
-    hidden = weight_ih.shape[0] // 4
-    state, found = _ends(inputs, [weight_hh.shape[1], hidden], initial_state, lengths)
+    """``sums``: the gates' sums of x and h. ``sizes``: h, c. ``ends``: reverse, initial_state, lengths."""
+    reverse, initial_state, lengths = ends
+    state, found = _ends(inputs, list(sizes), initial_state, lengths)
 
     def sees(part: int, c: Array) -> Array | float:  # no peephole is not one of zero: c may be infinite
         return 0.0 if peephole is None else np.split(peephole, 3)[part] * c
 
     def step(x: Array, before: list[Array]) -> list[Array]:
         h, c = before
-        i, f, g, o = np.split(
-            _affine(x, weight_ih, bias_ih) + _affine(seen(h), weight_hh, bias_hh), 4, axis=1
-        )
+        i, f, g, o = np.split(sums(x, h), 4, axis=1)
         c = sigmoid(f + sees(1, c)) * c + sigmoid(i + sees(0, c)) * np.tanh(g)
         h = sigmoid(o + sees(2, c)) * np.tanh(c)
         return [h if weight_hr is None else h @ weight_hr.T, c]
 
-    return _scan(inputs[0], state, found, reverse, hidden, step)
+    return _scan(inputs[0], state, found, reverse, sizes[1], step)
 
 
 @reference("gru")

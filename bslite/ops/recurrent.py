@@ -8,12 +8,14 @@ sequence's last step (h; for the LSTM h, then c). Behind its length a sequence's
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.integer import WHOLE
 
 ENDS = (
     Attr("reverse", a.boolean, False, "from the end of each sequence"),
@@ -65,7 +67,11 @@ class Recurrent(Op):
         for role in ("bias_ih", "bias_hh"):
             if role in params:
                 checks.param_shape(self.name, role, params[role], (w[0],), "(one per row of the weights)")
-        given = list(ins[1:])
+        return self.made(ins, hidden, params, attrs)
+
+    def made(self, ins: Sequence[Shape], hidden: int, params: ParamShapes, attrs: Attrs) -> Shape:
+        """The output's shape; checks the inputs after the first."""
+        x, given = ins[0], list(ins[1:])
         want = (self.states if attrs["initial_state"] else 0) + attrs["lengths"]
         if len(given) != want:
             raise SpecError(
@@ -175,24 +181,60 @@ class Lstm(Recurrent):
 
 
 class RoundedLstm(Lstm):
-    """An LSTM whose h is rounded before the product with weight_hh: to 256 numbers in equal steps, 0 among
-    them, from the least to the largest of h in all sequences of the batch. What it makes is not rounded.
+    """An LSTM whose products are of integers. Its first input ``[T, N, 4*H]`` is the products with x, biases
+    added. h is rounded before its product: to 256 numbers in equal steps, 0 among them, from the least to the
+    largest of h in all sequences of the batch. What it makes is not rounded.
 
-    The arithmetic of onnxruntime's DynamicQuantizeLSTM; the weights are what its bytes stand for.
+    ``weight_hh`` is whole numbers; row ``i`` stands for ``weight_hh[i] * scale_hh[i]``. Sums of products are
+    exact. The arithmetic of onnxruntime's DynamicQuantizeLSTM.
     """
 
     name = "lstm_rounded"
-    params = {**Recurrent.params, "peephole": False}
+    params = {"weight_hh": True, "scale_hh": True, "peephole": False}
     torch_name = ""
     onnx_name = "com.microsoft.DynamicQuantizeLSTM"
 
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if params["weight_hh"] not in WHOLE:
+            raise SpecError(
+                f"op {self.name!r}: parameter 'weight_hh' is {params['weight_hh']}, expected "
+                + " or ".join(WHOLE)
+            )
+        return super().dtype(ins, {r: d for r, d in params.items() if r != "weight_hh"}, attrs)
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, recurrent = ins[0], params["weight_hh"]
+        checks.rank(self.name, x, 3, "products with x [T, N, 4*H]")
+        checks.rank(self.name, recurrent, 2, "weight_hh [4*H, H]")
+        if x[2] % self.gates:
+            raise SpecError(f"op {self.name!r}: products {list(x)} are not {self.gates} gates of one size")
+        hidden = x[2] // self.gates
+        checks.param_shape(self.name, "weight_hh", recurrent, (x[2], self.recurs(hidden, params)), "")
+        checks.param_shape(self.name, "scale_hh", params["scale_hh"], (x[2],), "(one per row of the weights)")
+        return self.made(ins, hidden, params, attrs)
+
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        t, n, rows = ins[0]
+        return t * n * (2 * math.prod(params["weight_hh"]) + 10 * rows)
+
+    def whole(self, plain: Case, dtype: str = "int8") -> Case:
+        """A case of an LSTM as one of this op."""
+        roles = {r: s for r, s in plain.params.items() if r in self.params}
+        rows = roles["weight_hh"][0]
+        inputs = [(*plain.inputs[0][:2], rows), *plain.inputs[1:]]
+        params = {**roles, "scale_hh": (rows,)}
+        return replace(plain, inputs=inputs, params=params, param_dtypes={"weight_hh": dtype})
+
     def cases(self) -> Sequence[Case]:
+        peepholes: dict[str, Shape] = {"weight_hh": (96, 24), "peephole": (72,)}
         return [
-            self.case("one of everything", 1, 1, 1, 1),
-            self.case("one step from a state", 1, 2, 5, 16, state=True),
-            self.case("odd sizes", 4, 3, 19, 37, state=True),
-            self.case("backwards", 3, 2, 8, 20, reverse=True),
-            self.case("lengths", 4, 5, 6, 18, lengths=True),
+            self.whole(self.case("one of everything", 1, 1, 1, 1)),
+            self.whole(self.case("one step from a state", 1, 2, 5, 16, state=True)),
+            self.whole(self.case("odd sizes", 4, 3, 19, 37, state=True)),
+            self.whole(self.case("backwards", 3, 2, 8, 20, reverse=True)),
+            self.whole(self.case("lengths", 4, 5, 6, 18, lengths=True)),
+            self.whole(self.case("weights of more than 8 bits", 3, 2, 5, 21), "int32"),
+            self.whole(Case("peepholes", [(3, 2, 7)], peepholes)),
         ]
 
 

@@ -267,8 +267,10 @@ def with_peepholes(x, *, weight_ih, weight_hh, bias_ih, bias_hh, peephole, **end
 
 
 @oracle
-def lstm_rounded(x, *rest, weight_ih, weight_hh, bias_ih, bias_hh, reverse, initial_state, lengths):  # type: ignore[no-untyped-def]
+def lstm_rounded(x, *rest, weight_hh, scale_hh, peephole=None, reverse, initial_state, lengths):  # type: ignore[no-untyped-def]
     """torch has none: the equations written out, h by way of 8-bit numbers."""
+    weight_hh = weight_hh.to(x.dtype) * scale_hh[:, None]
+    p = (torch.zeros_like(scale_hh[: 3 * weight_hh.shape[1]]) if peephole is None else peephole).chunk(3)
     steps, batch, _ = x.shape
     found = rest[-1] if lengths else torch.full((batch,), steps)
     h, c = rest[:2] if initial_state else [x.new_zeros(batch, weight_hh.shape[1])] * 2
@@ -280,10 +282,9 @@ def lstm_rounded(x, *rest, weight_ih, weight_hh, bias_ih, bias_hh, reverse, init
         seen = (torch.clamp(torch.round(h / scale) + zero, 0, 255) - zero) * scale
         live = t < found
         at = torch.where(live, found - 1 - t, t) if reverse else torch.full((batch,), t)
-        gates = F.linear(x[at, rows], weight_ih, bias_ih) + F.linear(seen, weight_hh, bias_hh)
-        i, f, g, o = gates.chunk(4, 1)
-        new_c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-        new_h = torch.sigmoid(o) * torch.tanh(new_c)
+        i, f, g, o = (x[at, rows] + F.linear(seen, weight_hh)).chunk(4, 1)
+        new_c = torch.sigmoid(f + p[1] * c) * c + torch.sigmoid(i + p[0] * c) * torch.tanh(g)
+        new_h = torch.sigmoid(o + p[2] * new_c) * torch.tanh(new_c)
         h, c = torch.where(live[:, None], new_h, h), torch.where(live[:, None], new_c, c)
         out[at[live], rows[live]] = h[live]
     out[steps], out[steps + 1] = h, c

@@ -20,6 +20,7 @@ PAGE = 4096  # bytes, at least
 #: Recipes that write into `room` themselves.
 PLACED = (
     *("panels", "pair_panels", "quad_panels", "gate_panels", "gate_rows"),
+    *("gate_pair_panels", "gate_byte_panels"),
     *("transposed_panels", "phase_panels"),
 )
 
@@ -178,6 +179,26 @@ def _gate_panels(params: Sequence[Array], gates: int, lanes: int, pick: Sequence
     """Weights ``[gates * H, K]`` as panels ``[H/lanes/tile][K][tile][gates of pick][lanes]``."""
     w = _by_block(params[0], gates, lanes, pick)
     return _panels([w.reshape(-1, w.shape[-1])], lanes, len(pick) * tile, 1)
+
+
+@recipe("gate_pair_panels")
+def _gate_pair_panels(
+    params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], tile: int
+) -> Array:
+    """Whole numbers ``[gates * H, K]`` as `gate_panels` of pairs along K."""
+    w = _by_block(params[0], gates, lanes, pick)
+    return _pair_panels([w.reshape(-1, w.shape[-1])], lanes, len(pick) * tile, 1)
+
+
+@recipe("gate_byte_panels")
+def _gate_byte_panels(
+    params: Sequence[Array], gates: int, lanes: int, pick: Sequence[int], tile: int
+) -> Array:
+    """Weights of int8 as these panels, in which a number has one byte."""
+    w = _by_block(params[0], gates, lanes, pick)
+    w = w.reshape(-1, w.shape[-1])
+    both = np.ascontiguousarray(np.pad(w, ((0, 0), (0, w.shape[1] % 2)))).view(np.int16)
+    return _panels([both], lanes, len(pick) * tile, 1)
 
 
 @recipe("gate_rows")

@@ -17,6 +17,13 @@ class IntSweep(Variant):
     quads: bool
 
 
+class ByteSweep(Variant):
+    """Tiles of sums of products of pairs by weights of int8, two bytes to a lane of a panel."""
+
+    vecs: int
+    most: int
+
+
 class Made(IntEnum):
     """What becomes of a sum."""
 

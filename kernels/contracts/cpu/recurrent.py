@@ -1,5 +1,6 @@
 """The record of a recurrent layer's time steps. Strides are in bytes."""
 
+from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand, StepRecord
 from bslite.kernels.contracts.recurrent import Cell
@@ -16,12 +17,13 @@ class Recurrent(StepRecord, kernel="recurrent"):
     one; and those with x (``_x``), whose ``taps_x`` is 0 where they are computed ahead of all steps.
     """
 
-    inputs: Operand  # [T, N] rows of the products with x, all gates of a block side by side
+    inputs: Operand  # [T, N] rows of the products with x
     state: Operand  # h: two sets of [N] rows, which swap in every step
     cell: Operand  # c: [N] rows
     between: Operand  # the results of the first pass that the second reads: [N] rows
     update: Operand  # the update gate of `Cell.BEFORE`: [N] rows
-    rounded: Operand  # h as the product takes it, [N] rows for each thread, where `rounds`
+    rounded: Operand  # h as pairs, [N] rows for each thread, where `rounds`
+    scale: Operand  # of a block's integer weights, laid out as the bias, where `rounds`
     y: Operand
     work: Operand  # the products of a thread
     weights: Operand
@@ -39,6 +41,9 @@ class Recurrent(StepRecord, kernel="recurrent"):
     counters: Operand  # for every pass: items finished, and groups claimed of each share
     flag: Operand
     inputs_row: int
+    inputs_block: int  # from a block's products with x to the next one's,
+    inputs_gate: int  # and from a gate's to the next one's
+    rounded_row: int
     y_time: int
     y_row: int
     state_row: int
@@ -58,7 +63,8 @@ class Recurrent(StepRecord, kernel="recurrent"):
     has_lengths: int
     has_peephole: int
     sweeps_back: int  # sweeps over the weights alternate between forwards and backwards
-    rounds: int  # h is rounded to 8 bits before the product
+    rounds: int  # h is rounded to 8 bits before the product, which is one of integers, as pairs
+    weight_register: int  # bytes of a register of weights of the product with h
     units: int  # blocks that a thread claims together
     tile_units: int  # blocks of a microkernel's tile
     units2: int
@@ -74,7 +80,7 @@ class Recurrent(StepRecord, kernel="recurrent"):
     depth_x: int
     cut: Cut
     cut_second: Cut
-    sweep: GemmSweep
+    sweep: GemmSweep | IntSweep | ByteSweep
     sweep2: GemmSweep | None
     minus_inf: float
     plus_inf: float

@@ -3,22 +3,24 @@
 A lane of a panel holds the weights of one output for the neighbouring channels of a cell. A cell of the image
 is broadcast; one instruction multiplies two pairs and adds the products, which are twice those of a
 multiply-add of float32. Quads are four times those: one instruction with VNNI, and two without. The sums go
-to a line in scratch memory; `finish` makes of them what is stored.
+to a line in scratch memory; `finish` makes of them what is stored. Weights of int8 that
+multiply pairs may lie as bytes and be widened as they are loaded: half as many bytes come from a cache.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
 
-from bslite.kernels.contracts.cpu.integer import IntSweep
+from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, ROWS_PER_POINTER, UNROLL
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, where
 from bslite.kernels.cpu.vector.lanes import INTS
-from bslite.kernels.cpu.vector.pairs import dot_ir, load_ints
+from bslite.kernels.cpu.vector.pairs import dot_ir, load_ints, load_widened
 from bslite.kernels.cpu.vector.quads import quad_dot_ir
 from bslite.kernels.cpu.vector.simd import BYTES, I32, I64
 
@@ -41,9 +43,21 @@ class Operands(NamedTuple):
     ahead: Any  # address from which the tile prefetches what a later tile reads as B
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, quads: bool) -> None:
-    """Emits a tile of ``rows`` x ``vecs`` registers of sums of products, of ``quads`` or of pairs."""
-    dot = quad_dot_ir if quads else dot_ir
+class Form(NamedTuple):
+    """What the numbers are: how a register of weights is loaded, of how many bytes, and multiplied."""
+
+    dot: Callable[..., Any]
+    load: Callable[..., Any]
+    register: int
+    fetches: bool  # what a later tile reads
+
+
+PAIRS, QUADS = Form(dot_ir, load_ints, BYTES, True), Form(quad_dot_ir, load_ints, BYTES, True)
+BYTE_PAIRS = Form(dot_ir, load_widened, BYTES // 2, False)
+
+
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> None:
+    """Emits a tile of ``rows`` x ``vecs`` registers of sums of products of numbers of the ``form``."""
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
     starts = [load_ints(builder, builder.add(op.start, const(v * BYTES))) for v in range(vecs)]
@@ -54,13 +68,14 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, quads: bool) -> 
         def body(_: Any, carried: list[Any]) -> list[Any]:
             b, ahead, *rest = carried
             pointers, acc = rest[: len(groups)], rest[len(groups) :]
-            lines = PREFETCHES if count == UNROLL else 0
+            lines = PREFETCHES if form.fetches and count == UNROLL else 0
             for line in range(lines):
                 simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
             for k in range(count):
                 if k:  # as in `tile`: no load moves above this
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
-                bs = [load_ints(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)]
+                places = [builder.add(b, const((k * vecs + v) * form.register)) for v in range(vecs)]
+                bs = [form.load(builder, place) for place in places]
                 for pointer, group in zip(pointers, groups, strict=True):
                     for j, i in enumerate(group):
                         address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
@@ -68,9 +83,9 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, quads: bool) -> 
                         xs = simd.splat_ir(builder, builder.load(place, align=4), INTS)
                         for v in range(vecs):
                             at = i * vecs + v
-                            acc[at] = dot(builder, acc[at], xs, bs[v])
+                            acc[at] = form.dot(builder, acc[at], xs, bs[v])
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
-            b = builder.add(b, const(count * vecs * BYTES))
+            b = builder.add(b, const(count * vecs * form.register))
             return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
 
         return body
@@ -98,11 +113,11 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, quads: bool) -> 
 
 
 @functools.cache
-def int_tile(vecs: int, most: int, quads: bool) -> Any:
+def int_tile(vecs: int, most: int, form: Form) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
 
     def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args), quads=quads)
+        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args), form=form)
         one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
 
     return simd.primitive(types.void, *[types.int64] * (1 + len(Operands._fields)))(emit)
@@ -114,7 +129,18 @@ def int_sweep(vecs: int, most: int, quads: bool) -> Kernel:
     """A kernel of ``tiles`` neighbouring tiles, each ``rows`` (at most ``most``) pixels by ``vecs`` registers
     of channels.
     """
-    tile = int_tile(vecs, most, quads)
+    return _sweep(vecs, most, QUADS if quads else PAIRS, f"int_sweep_{most}x{vecs}{'_quads' * quads}")
+
+
+@makes(ByteSweep)
+@functools.cache
+def byte_sweep(vecs: int, most: int) -> Kernel:
+    """The same for pairs, with weights as bytes."""
+    return _sweep(vecs, most, BYTE_PAIRS, f"byte_sweep_{most}x{vecs}")
+
+
+def _sweep(vecs: int, most: int, form: Form, name: str) -> Kernel:
+    tile = int_tile(vecs, most, form)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, start, resume, ahead, share):
         for _ in range(tiles):
@@ -123,4 +149,4 @@ def int_sweep(vecs: int, most: int, quads: bool) -> Kernel:
             a += rows * a_col
             c += rows * c_col
 
-    return Kernel(sweep, f"int_sweep_{most}x{vecs}{'_quads' * quads}", 14)
+    return Kernel(sweep, name, 14)

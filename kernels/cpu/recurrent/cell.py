@@ -12,7 +12,8 @@ from bslite.kernels.contracts.recurrent import Cell
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load, load_cell, store, store_some
+from bslite.kernels.cpu.vector.memory import load, load_cell, load_first, store, store_some
+from bslite.kernels.cpu.vector.pairs import real_of
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax
 
 F = reader(Recurrent)
@@ -39,20 +40,30 @@ def _length(s, n, steps):
 
 
 @register_jitable
-def first_cells(s, t, first, count, tile, work, x_work):
+def _sum(rounds, x, w, by, step, left):
+    """A gate's sum for a block: the products with x and those with h, scaled where they are whole numbers."""
+    if rounds:
+        return load_first(x, left, np.float32(0.0)) + real_of(load(w)) * (load(by) * step)
+    return load(x) + load(w)
+
+
+@register_jitable
+def first_cells(s, t, first, count, tile, work, x_work, step):
     """Computes the first pass of time step ``t`` for ``count`` blocks from ``first``; products with x, if
-    any, lie at ``x_work``.
+    any, lie at ``x_work``. ``step`` is what the numbers of a rounded h stand for.
     """
     kind, batch, steps = s.kind, s.batch, s.steps
     vecs = gates_of(kind)
-    gates = 3 if kind == GRU_BEFORE else vecs
     state_bytes, state_row = s.state_bytes, s.state_row
     old = s.state + (t & 1) * state_bytes
     new = s.state + (1 - (t & 1)) * state_bytes
     row_bytes, cell, between, update = s.row_bytes, s.cell, s.between, s.update
     inputs, inputs_row, peephole, peepholes = s.inputs, s.inputs_row, s.has_peephole, s.peephole
     y, y_time, y_row, reverse = s.y, s.y_time, s.y_row, s.reverse
-    floats, hiddens = s.width, s.hidden
+    floats, hiddens, rounds = s.width, s.hidden, s.rounds
+    inputs_block, gate, scales, number = s.inputs_block, BYTES, s.scale, splat(step)
+    if not x_work:
+        gate = s.inputs_gate
     row = tile * vecs * BYTES
     one = splat(np.float32(1.0))
     for n in range(batch):
@@ -65,7 +76,7 @@ def first_cells(s, t, first, count, tile, work, x_work):
             # A tile's products are stored by rows of the batch, each row by blocks.
             place = (j // tile * batch + n) * row + j % tile * vecs * BYTES
             w = work + place
-            x = x_work + place if x_work else inputs + (time * batch + n) * inputs_row + block * gates * BYTES
+            x = x_work + place if x_work else inputs + (time * batch + n) * inputs_row + block * inputs_block
             width, hidden = floats - block * LANES, hiddens - block * LANES
             h_old, h_new = old + n * state_row + at, new + n * state_row + at
             mine = n * row_bytes + at
@@ -82,13 +93,16 @@ def first_cells(s, t, first, count, tile, work, x_work):
             if kind in (LSTM, PROJECTED):
                 p = peepholes + 3 * at
                 c = load(cell + mine)
-                i, f = load(x) + load(w), load(x + BYTES) + load(w + BYTES)
+                by = scales + 4 * at
+                i = _sum(rounds, x, w, by, number, hidden)
+                f = _sum(rounds, x + gate, w + BYTES, by + BYTES, number, hidden)
                 if peephole:
                     i = i + load(p) * c
                     f = f + load(p + BYTES) * c
-                g = vecmath.tanh(load(x + 2 * BYTES) + load(w + 2 * BYTES))
+                g = _sum(rounds, x + 2 * gate, w + 2 * BYTES, by + 2 * BYTES, number, hidden)
+                g = vecmath.tanh(g)
                 c = vecmath.sigmoid(f) * c + vecmath.sigmoid(i) * g
-                o = load(x + 3 * BYTES) + load(w + 3 * BYTES)
+                o = _sum(rounds, x + 3 * gate, w + 3 * BYTES, by + 3 * BYTES, number, hidden)
                 if peephole:
                     o = o + load(p + 2 * BYTES) * c
                 h = vecmath.sigmoid(o) * vecmath.tanh(c)

@@ -18,9 +18,11 @@ The planner chooses the blocks of a group and of a tile, the number of threads a
 (`explore.cpu`); none of these changes a bit of the answer.
 """
 
+import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.recurrent import Recurrent
+from bslite.kernels.cpu.gemm.int_tile import call_int_sweep
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.recurrent.cell import F, first_cells, gates_of, second_cells
 from bslite.kernels.cpu.recurrent.rounding import round_state
@@ -50,6 +52,19 @@ def _product(sweep, s, cut, a, a_row, offsets, taps, chunk_taps, depth, weights,
 
 
 @register_jitable
+def _whole_product(sweep, cut, a, a_row, offsets, depth, weights, vecs, zeros, c):
+    """The same of whole numbers: pairs of h, and sums of int32, which are exact in one part."""
+    tiles1, rows1 = load_int(cut), load_int(cut + 8)
+    tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
+    done1, row = tiles1 * rows1, vecs * BYTES
+    call_int_sweep(sweep, rows1, tiles1, a, a_row, offsets, 1, depth, weights, c, row, zeros, 0, weights,
+                   0)  # fmt: skip
+    if tiles2:
+        call_int_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, offsets, 1, depth, weights,
+                       c + done1 * row, row, zeros, 0, weights, 0)  # fmt: skip
+
+
+@register_jitable
 def _products(s, a, a_row, which, cut, sweep, gates, tile, first, count, work, back):
     """Multiplies ``a`` [N, K] for ``count`` blocks from ``first`` into ``work``, tile by tile.
 
@@ -65,20 +80,26 @@ def _products(s, a, a_row, which, cut, sweep, gates, tile, first, count, work, b
     else:
         weights, bias, offsets, taps = s.weights_x, s.bias_x, s.offsets_x, s.taps_x
         chunk, depth = s.chunk_taps_x, s.depth_x
-    vecs = gates * tile
-    panel = taps * depth * vecs * BYTES
+    vecs, whole = gates * tile, s.rounds
+    panel = taps * depth * vecs * (s.weight_register if whole else BYTES)
     tiles = count // tile
     for i in range(tiles):
         j = tiles - 1 - i if back else i
         own = first // tile + j
         start = weights + own * panel
+        if whole:
+            _whole_product(sweep, cut, a, a_row, offsets, depth, start, vecs, bias + own * vecs * BYTES,
+                           work + j * batch * vecs * BYTES)  # fmt: skip
+            continue
         _product(sweep, s, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
                  bias + own * vecs * BYTES, work + j * batch * vecs * BYTES)  # fmt: skip
 
 
 @register_jitable
-def _first(s, t, group, old, work, back):
-    """Computes the first pass of time step ``t`` for a group of blocks; the products are those of ``old``."""
+def _first(s, t, group, old, old_row, work, back, step):
+    """Computes the first pass of time step ``t`` for a group of blocks; the products are those of ``old``,
+    rounded in units of ``step``.
+    """
     units, tile, sweep, cut = s.units, s.tile_units, s.sweep, s.cut0_cell
     first = group * units
     count = min(units, s.blocks - first)
@@ -87,8 +108,8 @@ def _first(s, t, group, old, work, back):
     if s.taps_x:
         x_work = work + s.work_bytes // 2
         _products(s, s.x, s.x_row, 2, cut, sweep, gates, tile, first, count, x_work, back)
-    _products(s, old, s.state_row, 0, cut, sweep, gates, tile, first, count, work, back)
-    first_cells(s, t, first, count, tile, work, x_work)
+    _products(s, old, old_row, 0, cut, sweep, gates, tile, first, count, work, back)
+    first_cells(s, t, first, count, tile, work, x_work, step)
 
 
 @register_jitable
@@ -125,7 +146,8 @@ def recurrent(step, bases, item, scratch):
     stride = (1 + shares) * LINE
     work = s.work + item * s.work_bytes
     passes = 2 if s.blocks2 else 1
-    rounded, rounded_for = s.rounded + item * s.state_bytes, -1
+    rounded, rounded_for, unit = s.rounded + item * s.batch * s.rounded_row, -1, np.float32(1.0)
+    old_row = s.rounded_row if s.rounds else s.state_row
     before = 0
     for stage in range(steps * passes):
         t, second = stage // passes, stage % passes
@@ -144,7 +166,7 @@ def recurrent(step, bases, item, scratch):
                     ready = True
                     _fetch_state(s, t)
                 if s.rounds and rounded_for != t:
-                    round_state(s, t, rounded)
+                    unit = round_state(s, t, rounded)
                     rounded_for = t
                 i = first + fetch_add(claimed, 1)
                 if i < last:
@@ -152,6 +174,6 @@ def recurrent(step, bases, item, scratch):
                     if second:
                         _second(s, t, group, work, back)
                     else:
-                        _first(s, t, group, old, work, back)
+                        _first(s, t, group, old, old_row, work, back, unit)
                     fetch_add(finished, 1)
         before = groups

@@ -33,6 +33,12 @@ def load_ints(builder, address):
     return builder.load(pointer(builder, address, INTS), align=4)
 
 
+def load_widened(builder, address):
+    """A register of pairs from as many numbers of int8."""
+    numbers = builder.load(pointer(builder, address, ir.VectorType(ir.IntType(8), 2 * LANES)), align=1)
+    return builder.bitcast(builder.sext(numbers, HALVES), INTS)
+
+
 def dot_ir(builder, total, a, b):
     """``total`` plus the products of two registers of pairs."""
     if has_dots():

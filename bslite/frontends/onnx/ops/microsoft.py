@@ -6,7 +6,7 @@ unit. https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.m
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,17 +18,17 @@ from bslite.frontends.onnx.ops.heads import HIDDEN, attended, parts_of
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.ops.quantized import (
     along,
-    dequantize_linear,
     dequantized,
     dynamic_quantize_linear,
     multiplied,
     of_matrix,
+    pairs_of,
     quantized,
 )
-from bslite.frontends.onnx.ops.recurrent import recurrent
+from bslite.frontends.onnx.ops.recurrent import ordered, recurrent
 from bslite.frontends.onnx.ops.windows import avg_pool
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Operand, fixed
+from bslite.frontends.onnx.values import Const, Operand, fixed
 from bslite.spec import Array
 
 Ints = Sequence[int]
@@ -201,17 +201,46 @@ def dynamic_quantize_matmul(
     return matmul_integer_to_float(s, small, b, scale, b_scale, zero, b_zero, bias)
 
 
-def weights(s: Site, w: Operand, scale: Operand, zero: Operand, role: str) -> Operand:
-    """Recurrent weights ``[directions, inputs, gates * H]`` of integers as LSTM has them, in float32."""
-    array, per, point = (s.array(p, f"its {role}") for p in (w, scale, zero))
-    if array.ndim != 3:
-        raise SpecError(f"{role} is {list(array.shape)}, expected [directions, inputs, gates]")
+class Integers(NamedTuple):
+    """Recurrent weights of integers, with a scale and a zero point for each direction or each gate's unit."""
 
-    def wide(p: Array) -> Array:
-        return p.reshape(p.shape[0], 1, -1) if p.ndim else p
+    numbers: Const  # [directions, inputs, gates * H]
+    scale: Array  # [directions, gates * H]
+    zero: Array
+    role: str
 
-    made = (array.astype(np.float32) - wide(point).astype(np.float32)) * wide(per)
-    return s.const(np.ascontiguousarray(made.swapaxes(1, 2)), role)
+    @classmethod
+    def of(cls, s: Site, w: Operand, scale: Operand, zero: Operand, role: str) -> "Integers":
+        array, per, point = (s.array(p, f"its {role}") for p in (w, scale, zero))
+        if array.ndim != 3:
+            raise SpecError(f"{role} is {list(array.shape)}, expected [directions, inputs, gates]")
+        assert isinstance(w, Const)
+        every = array.shape[0], array.shape[2]
+
+        def wide(p: Array) -> Array:
+            return np.broadcast_to(p.reshape(p.shape[0], -1) if p.ndim else p, every)
+
+        return cls(w, wide(per), wide(point), role)
+
+    def rows(self, s: Site, d: int) -> Operand:
+        """Whole numbers ``[gates * H, inputs]`` of a direction, in bslite's order of the gates."""
+
+        def make(a: Array) -> Array:
+            made = (a[d].astype(np.int32) - self.zero[d].astype(np.int32)).T
+            made = np.ascontiguousarray(ordered("lstm_rounded", made, len(made) // 4))
+            return made.astype(np.int8) if np.abs(made + 0.5).max(initial=0) < 128 else made
+
+        key = ("rows of integers", d, self.zero[d].tobytes())
+        return s.derived(self.numbers, f"{d}.{self.role}", key, make)
+
+    def scales(self, s: Site, d: int) -> Operand:
+        """What a row's numbers stand for."""
+        scale = np.float32(self.scale[d])
+        return s.const(ordered("lstm_rounded", scale, len(scale) // 4), f"{d}.{self.role}.scale")
+
+    def as_lstm(self, s: Site) -> Operand:
+        """The numbers as LSTM has its weights: ``[directions, gates * H, inputs]``."""
+        return s.const(self.numbers.data.swapaxes(1, 2), self.role)
 
 
 @onnx_op("com.microsoft:DynamicQuantizeLSTM")
@@ -222,16 +251,26 @@ def dynamic_quantize_lstm(
     clip: float | None = None, activations: Any = None, activation_alpha: Any = None,
     activation_beta: Any = None, input_forget: int = 0,
 ) -> Any:  # fmt: skip
-    """An LSTM of the float32 weights that the integers stand for; inputs and states are rounded to 8 bits.
+    """An LSTM of products of integers; inputs and states are rounded to 8 bits.
 
     The scale of the inputs is that of all steps and sequences, the scale of the states that of all sequences
     at a step; onnxruntime on several threads may part a batch.
     """
     lstm = Site(s.store, s.name, "LSTM_rounded", s.opset, s.used)
-    small, scale, zero = dynamic_quantize_linear(s, x)
-    x = dequantize_linear(s, small, scale, zero)
+    small, step, zero = dynamic_quantize_linear(s, x)
+    seen, kept = Integers.of(s, w, w_scale, w_zero, "W"), Integers.of(s, r, r_scale, r_zero, "R")
+
+    def side(s: Site, _: Operand, d: int, bias: Array | None) -> tuple[Operand, dict[str, Operand]]:
+        sums = s.inner("int_linear", pairs_of(s, small, zero, -1), params={"weight": seen.rows(s, d)})
+        made = s.inner("mul", s.store.floats(sums, s.name), s.inner("mul", seen.scales(s, d), step))
+        if bias is not None:
+            both = bias.reshape(2, -1).sum(0)
+            made = s.inner("add", made, s.const(ordered("lstm_rounded", both, len(both) // 4), f"{d}.bias"))
+        return made, {"weight_hh": kept.rows(s, d), "scale_hh": kept.scales(s, d)}
+
     return recurrent(
-        lstm, x, weights(s, w, w_scale, w_zero, "W"), weights(s, r, r_scale, r_zero, "R"), b, lengths, h, c,
-        p, direction=direction, hidden_size=hidden_size, clip=clip or None, activations=activations,
+        lstm, x, seen.as_lstm(s), kept.as_lstm(s), b, lengths, h, c, p,
+        direction=direction, hidden_size=hidden_size, clip=clip or None, activations=activations,
         activation_alpha=activation_alpha, activation_beta=activation_beta, input_forget=input_forget,
+        side=side,
     )  # fmt: skip

@@ -29,6 +29,8 @@ USUAL = {
     "gru": ["sigmoid", "tanh"],
     "rnn": ["tanh"],
 }
+#: Of a site, x, a direction and its biases: what the op takes for x, and its parameters.
+Side = Callable[[Site, Operand, int, Array | None], tuple[Operand, dict[str, Operand]]]
 
 
 @onnx_op("LSTM", "GRU", "RNN")
@@ -38,8 +40,9 @@ def recurrent(
     direction: str | None = None, layout: int | None = None, hidden_size: int | None = None,
     clip: float | None = None, activations: Any = None, activation_alpha: Any = None,
     activation_beta: Any = None, output_sequence: int | None = None, input_forget: int = 0,
-    linear_before_reset: int = 0,
+    linear_before_reset: int = 0, side: Side | None = None,
 ) -> Any:  # fmt: skip
+    """``side``: makes of a direction and its biases what the op takes for x, and its parameters."""
     op = s.op_type.lower()
     if input_forget:
         raise Unsupported("input_forget=1")
@@ -72,22 +75,32 @@ def recurrent(
     ]
     values = []
     for d, reverse in enumerate(sides):
-        params = {
-            "weight_ih": _laid_out(s, w, f"{d}.weight_ih", d, partial(_ordered, op, hidden=hidden)),
-            "weight_hh": _laid_out(s, r, f"{d}.weight_hh", d, partial(_ordered, op, hidden=hidden)),
-        }
-        if biases is not None:
-            for i, role in enumerate(("bias_ih", "bias_hh")):
-                half = biases[d].reshape(2, -1)[i]
-                params[role] = s.const(_ordered(op, half, hidden), f"{d}.{role}")
-        if peephole is not None:
-            order = peephole[d].reshape(3, hidden)[[0, 2, 1]].reshape(-1)  # ONNX: input, output, forget
-            params["peephole"] = s.const(order, f"{d}.peephole")
         before = [_row(s, part, d) for part in given]
         tail = [lengths] if lengths is not None else []
         ends = {"reverse": reverse, "initial_state": bool(given), "lengths": lengths is not None}
-        values.append(s.inner(op, x, *before, *tail, params=params, **ends, **extra))
+        if side is not None:
+            first, params = side(s, x, d, None if biases is None else biases[d])
+        else:
+            first, params = x, _float_params(s, op, w, r, d, None if biases is None else biases[d])
+        if peephole is not None:
+            order = peephole[d].reshape(3, hidden)[[0, 2, 1]].reshape(-1)  # ONNX: input, output, forget
+            params["peephole"] = s.const(order, f"{d}.peephole")
+        values.append(s.inner(op, first, *before, *tail, params=params, **ends, **extra))
     return _outputs(s, values, CELLS[op], bool(layout))
+
+
+def _float_params(s: Site, op: str, w: Operand, r: Operand, d: int, bias: Array | None) -> dict[str, Operand]:
+    """The parameters of direction ``d``."""
+    hidden = r.shape[2]
+    params: dict[str, Operand] = {
+        "weight_ih": _laid_out(s, w, f"{d}.weight_ih", d, partial(ordered, op, hidden=hidden)),
+        "weight_hh": _laid_out(s, r, f"{d}.weight_hh", d, partial(ordered, op, hidden=hidden)),
+    }
+    if bias is not None:
+        for i, role in enumerate(("bias_ih", "bias_hh")):
+            half = bias.reshape(2, -1)[i]
+            params[role] = s.const(ordered(op, half, hidden), f"{d}.{role}")
+    return params
 
 
 def _activation(op: str, names: Any, sides: int) -> dict[str, Any]:
@@ -124,7 +137,7 @@ def _zeros(x: Operand | None) -> bool:
     return bool(arrays) and not any(np.any(distinct(a)) for a in arrays)
 
 
-def _ordered(op: str, rows: Array, hidden: int) -> Array:
+def ordered(op: str, rows: Array, hidden: int) -> Array:
     """``[gates * H, ...]`` from ONNX's order of the gates to torch's."""
     cell = CELLS[op]
     if rows.shape[0] != cell.gates * hidden:

@@ -6,9 +6,12 @@ The loop's parameters are those that the search over the machine's model picks (
 import math
 from dataclasses import astuple
 
+import numpy as np
+
 from bslite.explore.cpu import choose, tall
 from bslite.explore.problem import GATES
 from bslite.explore.problem import Recurrent as Problem
+from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
 from bslite.kernels.contracts.cpu.recurrent import COUNTER, Recurrent
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand
@@ -31,7 +34,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     """Lower a recurrent layer: products with x for all steps, the initial state, the sequence."""
     node, machine = layer.node, b.machine
     op, attrs, lanes = node.op, node.attrs, b.machine.lanes
-    rounds = op == "lstm_rounded"
+    rounds = op == "lstm_rounded"  # and the first input is the products with x
     op = "lstm" if rounds else op
     steps, batch, features = b.shapes[node.inputs[0]]
     hidden = b.shapes[layer.name][2]
@@ -51,11 +54,17 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     units2 = tile2 * max(1, blocks2 // tile2 // machine.threads) if blocks2 else 1
     shares = max(1, min(loops.threads, machine.threads, -(-blocks // units)))
     # For a single step, a product of all steps at once gains nothing.
-    own_products = steps == 1 and not blocks2
+    own_products = steps == 1 and not blocks2 and not rounds
 
     y = b.write(layer.name, inner=-1)
     nowhere = Operand(y.buffer, 0)
-    inputs = None if own_products else _input_products(b, layer, gates, blocks)
+    inputs, inputs_block, inputs_gate = None, 4 * gates * lanes, 4 * lanes
+    if rounds:
+        given_products = b.read(node.inputs[0], inner=-1, exact=True)
+        inputs = b.reshaped(given_products, (steps * batch, features))
+        inputs_block, inputs_gate = 4 * lanes, 4 * hidden
+    elif not own_products:
+        inputs = _input_products(b, layer, gates, blocks)
     x = b.read(node.inputs[0], inner=-1, exact=True) if own_products else None
     if projected and width < hidden:
         fill_step(b, y, 0.0)
@@ -70,17 +79,22 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
             b.copy(b.values[given.pop(0)], rows)
     lengths = b.flat(b.values[given.pop()]) if attrs["lengths"] else None
     between, update = b.dense((batch, padded)), b.dense((batch, padded))
-    rounded = b.dense((shares, batch, wide)) if rounds else None
+    rounded = b.dense((shares, batch, -(-wide // (2 * lanes)) * lanes)) if rounds else None
     counters = b.dense((steps * (2 if blocks2 else 1) * (1 + shares) * COUNTER // 4,))
     fill_step(b, counters, 0.0)
     room = batch * lanes * max(units * len(first), units2)
     work = b.dense((shares, 2 * room))
 
     pack = {"gates": gates, "lanes": lanes}
-    weights = b.const("gate_panels", node.params["weight_hh"], pick=first, tile=tile, **pack)
+    few = rounds and b.spec.params[node.params["weight_hh"]].dtype == np.int8
+    panels = "gate_byte_panels" if few else "gate_pair_panels" if rounds else "gate_panels"
+    weights = b.const(panels, node.params["weight_hh"], pick=first, tile=tile, **pack)
     has_bias = "bias_hh" in node.params
     biases = [node.params["bias_hh"]] if has_bias else [node.params["weight_hh"]]
     bias = b.const("gate_bias", *biases, pick=first, given=has_bias, **pack)
+    scale = Operand(weights, 0)
+    if rounds:
+        scale = Operand(b.const("gate_bias", node.params["scale_hh"], pick=first, given=True, **pack), 0)
     weights2, bias2 = weights, bias
     if before:
         weights2 = b.const("gate_panels", node.params["weight_hh"], pick=(2,), tile=tile2, **pack)
@@ -90,6 +104,8 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         weights2 = b.const("gate_panels", key, pick=(0,), gates=1, lanes=lanes, tile=tile2)
         bias2 = b.const("gate_bias", key, pick=(0,), gates=1, lanes=lanes, given=False)
     sum1, sum2 = reduction(1, 1, width, 0, 0, True), reduction(1, 1, hidden, 0, 0, True)
+    if rounds:
+        sum1 = Reduction((0,), -(-width // 2), 1)  # cells, whose sum is exact
     vecs = len(first) * tile
     most, most2 = max(1, tall(machine, vecs)), max(1, tall(machine, tile2))
     cut, cut2 = cut_line(batch, most), cut_line(batch, most2)
@@ -99,9 +115,9 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     if "peephole" in node.params:
         key = node.params["peephole"]
         peephole = Operand(b.const("gate_bias", key, pick=(0, 1, 2), gates=3, lanes=lanes, given=True), 0)
-    key, bias_key = node.params["weight_ih"], node.params.get("bias_ih")
     weights_x, bias_x, offsets_x, sum_x = nowhere, nowhere, nowhere, Reduction((), 0, 0)
     if x is not None:
+        key, bias_key = node.params["weight_ih"], node.params.get("bias_ih")
         sum_x = reduction(1, 1, features, 0, 0, True)
         whole = {**pack, "pick": tuple(range(gates))}
         weights_x = Operand(b.const("gate_panels", key, tile=tile, **whole), 0)
@@ -110,13 +126,16 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     record = Recurrent(
         inputs=nowhere if inputs is None else inputs.start, state=state.start, cell=cell.start,
         between=between.start, update=update.start,
-        rounded=nowhere if rounded is None else rounded.start, rounds=int(rounds), y=y.start, work=work.start,
+        rounded=nowhere if rounded is None else rounded.start, rounds=int(rounds), scale=scale,
+        rounded_row=0 if rounded is None else 4 * rounded.shape[-1],
+        weight_register=4 * lanes // (1 + few), y=y.start, work=work.start,
         weights=Operand(weights, 0), bias=Operand(bias, 0), offsets=_table(b, sum1.offsets),
         weights2=Operand(weights2, 0), bias2=Operand(bias2, 0), offsets2=_table(b, sum2.offsets),
         x=nowhere if x is None else x.start, weights_x=weights_x, bias_x=bias_x, offsets_x=offsets_x,
         peephole=peephole, lengths=lengths.start if lengths is not None else nowhere,
         counters=counters.start, flag=flag,
-        inputs_row=0 if inputs is None else 4 * inputs.strides[0], y_time=4 * y.strides[0],
+        inputs_row=0 if inputs is None else 4 * inputs.strides[0],
+        inputs_block=inputs_block, inputs_gate=inputs_gate, y_time=4 * y.strides[0],
         y_row=4 * y.strides[1], state_row=4 * wide, state_bytes=4 * batch * wide, row_bytes=4 * padded,
         work_bytes=4 * work.shape[1], x_row=0 if x is None else 4 * x.strides[1],
         kind=cell_of(op, attrs.get("activation", ""), projected, not before), steps=steps, batch=batch,
@@ -127,13 +146,20 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         taps=len(sum1.offsets), chunk_taps=sum1.chunk_taps, depth=sum1.depth,
         taps2=len(sum2.offsets), chunk_taps2=sum2.chunk_taps, depth2=sum2.depth,
         taps_x=len(sum_x.offsets), chunk_taps_x=sum_x.chunk_taps, depth_x=sum_x.depth,
-        cut=astuple(cut), cut_second=astuple(cut2), sweep=GemmSweep(vecs, most, fetches=False),
+        cut=astuple(cut), cut_second=astuple(cut2), sweep=_sweep(vecs, most, rounds, few),
         sweep2=GemmSweep(tile2, most2, fetches=False) if blocks2 else None,
         minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
     reads = [state, cell, counters, *(view for view in (inputs, x, lengths) if view is not None)]
     writes = [y, state, cell, between, update, counters, work, *(v for v in (rounded,) if v is not None)]
     step(b, record, shares, reads, writes)
+
+
+def _sweep(vecs: int, most: int, rounds: bool, few: bool) -> GemmSweep | IntSweep | ByteSweep:
+    """The microkernel of the products with h; ``few``: of weights of int8."""
+    if few:
+        return ByteSweep(vecs, most)
+    return IntSweep(vecs, most, quads=False) if rounds else GemmSweep(vecs, most, fetches=False)
 
 
 def _table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:
