@@ -26,11 +26,12 @@ SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn"
 
 #: Ops that work on images, whose channels are axis 1.
 IMAGES = frozenset(
-    ("conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d",
-     "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm", "lrn", "prelu")
+    ("conv2d", "int_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
+     "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm",
+     "lrn", "prelu")
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
-ROWS = frozenset(("linear", "matmul", "attention", "layer_norm", "rms_norm"))
+ROWS = frozenset(("linear", "int_linear", "matmul", "attention", "layer_norm", "rms_norm"))
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 
 

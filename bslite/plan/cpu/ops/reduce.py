@@ -24,6 +24,7 @@ from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
 AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduced ones
 FEW = 4  # channels that are no row
+ANY_ORDER = ("amax", "amin")  # what is found does not depend on the order: nothing need be moved for it
 RUN = 2  # registers of lanes that the kernel takes at once
 
 
@@ -44,6 +45,8 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     inner = axes[0] if arg else inner_axis(shape)
     if not arg and shape[inner] <= FEW and [a for a in axes if shape[a] > 1] == [inner]:
         inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)
+    if node.op in ANY_ORDER and x.strides[inner] != 1:
+        inner = next((a for a in axes if shape[a] > 1 and x.strides[a] == 1), inner)
     x = b.arranged(x, inner, exact=True)
     sizes = tuple(shape[a] for a in kept)
     target = y
