@@ -14,7 +14,7 @@ import onnx
 
 from benchmarks import blocks
 from benchmarks.corpus import __main__ as command
-from benchmarks.corpus import inputs, measure, sources
+from benchmarks.corpus import definition, inputs, measure, sources
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -87,6 +87,48 @@ def test_an_error_is_held_against_onnxruntime_s_own() -> None:
     for other in (want.astype(np.float64), want[:3]):
         measure.judge(result, ["y"], [other], [want], None)
         assert not result.right
+
+
+def test_a_model_that_rounds_at_run_time_is_judged_by_its_definition() -> None:
+    exact = np.linspace(1, 2, 7)
+    saturated, careful = (exact * 1.3).astype(np.float32), (exact * (1 + 1e-3)).astype(np.float32)
+    floats = exact.astype(np.float32)
+    for scale, right in ((1 - 2e-3, True), (1.1, False)):
+        wrong, error, peer = definition.verdict(["y"], [exact * scale], [exact], [careful], [floats]) or (
+            0,
+            0,
+            0,
+        )
+        assert bool(wrong) != right
+        assert error == pytest.approx(abs(scale - 1))
+        assert peer == pytest.approx(1e-3, rel=1e-3)
+    assert definition.verdict(["y"], [exact], [exact], [saturated], [floats]) is None
+
+
+def test_sums_of_bytes_that_saturate_judge_nothing(tmp_path: Path, written: Any) -> None:
+    """Two weights of 127 and inputs that are all alike: their products do not fit 16 bits."""
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    given = {
+        "w": np.full((4, 3), 127, np.int8), "scale": np.float32(0.01), "zero": np.int8(0),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("DynamicQuantizeMatMul", ["x", "w", "scale", "zero"], ["y"], domain="com.microsoft")
+    ]
+    graph = helper.make_graph(
+        nodes, "bytes", [helper.make_tensor_value_info("x", kind, (2, 4))], [onnx.ValueInfoProto(name="y")],
+        [onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in given.items()],
+    )  # fmt: skip
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    path = tmp_path / "bytes.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=sets, ir_version=8).SerializeToString())
+    np.savez(tmp_path / "x.npz", x=np.ones((2, 4), np.float32))
+    found, text = written(command.main, str(path), "--inputs", str(tmp_path / "x.npz"), "--no-time")
+    (result,) = found["results"]
+    assert definition.rounds_at_run_time(path)
+    assert result["right"]
+    assert result["exact"]
+    assert result["judge"] in ("definition", "float64")
+    assert f"| yes | yes | {result['judge']} |" in text
 
 
 def test_inputs_are_guessed_by_their_names_and_types() -> None:

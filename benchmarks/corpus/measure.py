@@ -11,6 +11,7 @@ import numpy as np
 
 import bslite
 from benchmarks.blocks import in_blocks
+from benchmarks.corpus.definition import SAME, careful, in_float32, rounds_at_run_time, verdict
 from benchmarks.corpus.inputs import Unfeedable, candidates
 from benchmarks.corpus.sources import File
 from benchmarks.rivals import Times
@@ -20,9 +21,6 @@ from bslite.spec import Array
 from bslite.verification import check, relative_error
 
 THEIRS, OURS = "onnxruntime", "bslite"
-#: How far onnxruntime's answer may be from the float64 one. Beyond, the two compute different things, or the
-#: model makes a decision that rounding turns, and the float64 answer judges nothing.
-SAME = 1e-2
 #: How far bslite's may be from onnxruntime's where no float64 answer judges.
 ALONE = 1e-4
 TINY_ANSWER = 1e-6  # numbers below are as good as zero when two answers are told apart
@@ -37,6 +35,7 @@ class Result(Times):
     loads: bool = False  # and runs, as it is
     right: bool = False
     exact: bool = False  # judged by a float64 answer
+    judge: str = ""  # "float64", "definition" (see `definition`), or "onnxruntime", by distance
     error: float | None = None  # bslite's, largest over the outputs; see `judge`
     peer: float | None = None  # onnxruntime's
     first: dict[str, float] | None = None  # seconds to load (at the first size) and run once
@@ -122,7 +121,10 @@ def examine(file: File, how: How) -> Iterator[Result]:
             yield result
             continue
         result.loads = True
-        judge(result, theirs.outputs, got, want, exact(file.path, feed) if how.reference else None)
+        truth = exact(file.path, feed) if how.reference else None
+        judge(result, theirs.outputs, got, want, truth)
+        if truth is not None and not result.exact and rounds_at_run_time(file.path):
+            judge_by_definition(result, theirs.outputs, got, truth, file.path, feed)
         if result.right and how.rounds:
             time_both(result, model, theirs, feed, how.rounds)
         yield result
@@ -147,8 +149,10 @@ def judge(
 ) -> None:
     """Hold bslite's outputs against onnxruntime's.
 
-    By the rule of the whole project where there is a float64 answer that onnxruntime is near: bslite's error
-    against it is at most four times onnxruntime's. Else by their distance.
+    By the rule of the whole project where there is a float64 answer that onnxruntime is near (`SAME`):
+    bslite's error against it is at most four times onnxruntime's. Else by their distance: beyond, the two
+    compute different things, or the model makes a decision that rounding turns, and the float64 answer judges
+    nothing.
     """
     errors, peers = [0.0], [0.0]
     near = truth is not None and all(
@@ -173,7 +177,31 @@ def judge(
             if not found.specials or not found.error <= ALONE:
                 wrong.append(f"output {name!r} is {found.error:.1e} from onnxruntime's, bound {ALONE:.0e}")
     result.error, result.peer = max(errors), max(peers) if near else None
+    result.judge = "float64" if near else THEIRS
+    _conclude(result, wrong)
+
+
+def judge_by_definition(
+    result: Result,
+    names: Sequence[str],
+    got: Sequence[Array],
+    truth: Sequence[Array],
+    path: Path,
+    feed: Mapping[str, Array],
+) -> None:
+    """Judge a model that rounds at run time by `definition.verdict`, where that has one."""
+    if any(g.shape != t.shape for g, t in zip(got, truth, strict=True)):
+        return
+    found = verdict(names, got, truth, careful(path, feed), in_float32(path, feed))
+    if found is not None:
+        wrong, result.error, result.peer = found
+        result.exact, result.judge = True, "definition"
+        _conclude(result, wrong)
+
+
+def _conclude(result: Result, wrong: Sequence[str]) -> None:
     result.right = not wrong
+    result.failures.pop(OURS, None)
     if wrong:
         result.failures[OURS] = f"wrong: {'; '.join(wrong)}"
 
