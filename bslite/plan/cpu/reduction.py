@@ -7,6 +7,9 @@ answer has the same bits however it is planned, and an image's answer does not d
 from typing import NamedTuple
 
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
+#: The same of linear layers with at most ``FEW`` outputs, which others sum along their terms, a part in each
+#: lane. An output alone, a score or a class, shows how it was rounded; the layer's time is next to none.
+LONGEST_OF_FEW, FEW = 64, 16
 
 
 class Reduction(NamedTuple):
@@ -44,14 +47,22 @@ def reduction(
     return Reduction(tuple(row + j * col for row in rows for j in range(s)), c, chunk * s)
 
 
+def reduction_of_rows(c: int, outputs: int) -> Reduction:
+    """The sum over the ``c`` features of a row, for so many outputs."""
+    parts = _parts(c, LONGEST_OF_FEW) if outputs <= FEW else 1
+    if parts == 1:
+        return reduction(1, 1, c, 0, 0, True)
+    return Reduction(tuple(range(0, c, c // parts)), c // parts, max(1, LONGEST_OF_FEW // (c // parts)))
+
+
 def _equal(count: int, most: int) -> int:
     """The size of the parts when ``count`` is divided evenly into the fewest parts of at most ``most``."""
     return -(-count // -(-count // most))
 
 
-def _parts(c: int) -> int:
+def _parts(c: int, longest: int = LONGEST) -> int:
     """The number of equal parts to cut ``c`` channels into; 1 where the parts would be too small."""
-    for parts in range(-(-c // LONGEST), 8 * c // LONGEST + 1):
+    for parts in range(-(-c // longest), 8 * c // longest + 1):
         if c % parts == 0:
             return parts
     return 1

@@ -4,7 +4,7 @@ from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
-from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.step import CpuBuilder
 
 
@@ -22,7 +22,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     m = rows.shape[0]
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
-    terms = reduction(1, 1, c, 0, 0, True)
+    terms = reduction_of_rows(c, k)
     contraction(b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows)
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

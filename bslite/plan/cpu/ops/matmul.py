@@ -11,7 +11,7 @@ from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.ops.move import in_bytes
-from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling
@@ -71,7 +71,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
         contraction(
             b, layer, rows.start, result, None, lines, geometry,
-            reduction(1, 1, k, 0, 0, True), channels=n, halo_reads=rows, pack=weights,
+            reduction_of_rows(k, n), channels=n, halo_reads=rows, pack=weights,
         )  # fmt: skip
     return True
 
