@@ -244,7 +244,7 @@ WRITTEN_OUT = {
 
 
 class BeforeFourier(nn.Module):
-    """An operation without a builder of its own, then one that stays torch's."""
+    """An operation that is written out in others where it has no builder, then one that stays torch's."""
 
     def __init__(self, between: Any) -> None:
         super().__init__()
