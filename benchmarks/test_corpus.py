@@ -74,6 +74,36 @@ def test_what_fails_is_named(tmp_path: Path, written: Any, monkeypatch: pytest.M
     assert "Of 1 files that onnxruntime runs, 0 load and 0 are right at every size." in text
 
 
+def test_few_numbers_are_judged_over_several_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rounding that is far by chance is right, one that is always far is wrong."""
+    path = model(tmp_path / "few.onnx", sizes=(2, 4))
+    right = measure.bslite.compile
+    calls = 0
+
+    def run(seldom: bool) -> measure.Result:
+        def compiled(path: Path, **how: Any) -> Any:
+            made = right(path, **how)
+
+            def call(feed: Any) -> Any:
+                nonlocal calls
+                found = made(feed)
+                calls += 1
+                if "device" not in how and (calls == 1 or not seldom):
+                    found["y"] = found["y"] * np.float32(1 + 1e-6)
+                return found
+
+            return call
+
+        monkeypatch.setattr(measure.bslite, "compile", compiled)
+        nonlocal calls
+        calls = 0
+        return next(measure.examine(sources.File("few.onnx", path), measure.How(1, 0)))
+
+    assert run(True).right
+    assert calls == 2 + 2 * -(-measure.FEW // 6)  # the reference is asked as often
+    assert not run(False).right
+
+
 def test_an_error_is_held_against_onnxruntime_s_own() -> None:
     exact = np.linspace(1, 2, 7)
     want = exact.astype(np.float32)

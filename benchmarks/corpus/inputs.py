@@ -73,7 +73,7 @@ def open_axes(inputs: Sequence[Declared]) -> Open:
     return Open(names)
 
 
-def candidates(inputs: Sequence[Declared], again: bool = False) -> Iterator[dict[str, Array]]:
+def candidates(inputs: Sequence[Declared], again: bool = False, seed: int = 0) -> Iterator[dict[str, Array]]:
     """Arrays by name to try, likeliest first. ``again``: of a second batch and a second size.
 
     Raises Unfeedable for inputs that are not arrays of numbers.
@@ -89,8 +89,16 @@ def candidates(inputs: Sequence[Declared], again: bool = False) -> Iterator[dict
     for batch in batches:
         for size in sizes:
             for turn in range(max((len(NUMBERS.get(i.name, ())) for i in inputs), default=0) or 1):
-                rng = np.random.default_rng(0)
+                rng = np.random.default_rng(seed)
                 yield {i.name: _array(i, axes, batch, size, turn, rng) for i in inputs}
+
+
+def redrawn(
+    inputs: Sequence[Declared], again: bool, feed: Mapping[str, Array], seed: int
+) -> dict[str, Array]:
+    """Other numbers in arrays like those of ``feed``, one of the `candidates`."""
+    like = {name: x.shape for name, x in feed.items()}
+    return next(c for c in candidates(inputs, again, seed) if {n: x.shape for n, x in c.items()} == like)
 
 
 def _array(i: Declared, axes: Open, batch: int, size: int, turn: int, rng: np.random.Generator) -> Array:
