@@ -154,9 +154,11 @@ class Derived:
             return made.array
 
     def sizes(self) -> dict[Any, int]:
-        """Bytes of the arrays that this table keeps, by what tells them apart."""
+        """Bytes of the arrays that this table keeps, by what tells them apart; not of those made of no more
+        than the memory of their sources.
+        """
         with self._lock:
-            return {key: made.array.nbytes for key, made in self._kept.items()}
+            return {key: made.array.nbytes for key, made in self._kept.items() if not made.borrowed}
 
 
 @dataclass(eq=False)
@@ -165,6 +167,11 @@ class _Made:
 
     array: Any
     sources: tuple[Any, ...]
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether the array is the memory of a source."""
+        return place_of(self.array)[0] in {place_of(source)[0] for source in self.sources}
 
 
 def place_of(array: Any) -> tuple[Any, ...]:

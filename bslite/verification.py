@@ -16,7 +16,7 @@ import numpy as np
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec, Node
-from bslite.spec.open import OpenModel, Ran, asked, in_order
+from bslite.spec.open import OpenModel, Ran, asked, in_order, no_engine
 
 #: How many times a float32 peer's error the engine's may be,
 FACTOR = 4.0
@@ -176,7 +176,7 @@ def verify(
         if backend not in (None, "cpu"):
             raise EngineError(f"a torch module is verified where its parameters are, not on {backend!r}")
         spec, x, theirs = type(spec)._bslite_verified(spec, x)
-        module, backend = module or theirs, None
+        module, backend = theirs if module is None else module, None
     if isinstance(spec, OpenModel):
         each = in_order(spec, x)
         found = settled(spec, each)
@@ -248,7 +248,7 @@ def _check_any(name: str, got: Any, exact: Any, single: Any, theirs: Array | Non
     """
     if isinstance(got, (list, tuple, dict)) and type(got) is type(exact) and len(got) == len(exact):
         keys = list(got) if isinstance(got, dict) else range(len(got))
-        if not isinstance(got, dict) or set(got) == set(exact):
+        if len(single) == len(got) and (not isinstance(got, dict) or set(got) == set(exact) == set(single)):
             for key in keys:
                 yield from _check_any(f"{name}[{key!r}]", got[key], exact[key], single[key], None)
             return
@@ -265,7 +265,7 @@ def engine_for(given: Sequence[Any], backend: str | None, threads: int | None) -
     on_gpu = [v.device for v in given if torch and isinstance(v, torch.Tensor) and v.device.type == "cuda"]
     backend = backend or ("cuda" if on_gpu else "cpu")
     if backend not in ("cpu", "cuda"):
-        raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
+        raise no_engine(backend)
     return Engine(backend, threads, (on_gpu[0].index or 0) if on_gpu else 0)
 
 

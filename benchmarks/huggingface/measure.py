@@ -70,7 +70,7 @@ def examine(name: str, net: Any, batch: int, length: int, threads: int, rounds: 
     lacking = [f"torch: {item}" for kind in report.kinds for item in kind.unsupported]
     reasons = (*lacking, *(f"{n} call(s) in torch: {why}" for why, n in report.calls_in_torch.items()))
     runner_of(fast).forget()
-    share = max(kind.torch_share for kind in report.kinds)
+    share = max((kind.torch_share for kind in report.kinds), default=1.0)
     (first, other), why = firsts, tuple(dict.fromkeys(reasons))
     ours, theirs = (statistics.median(taken[engine]) for engine in ("bslite", "torch"))
     return Result(name, tuple(errors), share, first, other, ours, theirs, why)

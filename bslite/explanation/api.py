@@ -18,7 +18,7 @@ from bslite.explanation.pieces import explain_pieces
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.spec import Array, ModelSpec
-from bslite.spec.open import OpenModel, asked, behind, in_order
+from bslite.spec.open import OpenModel, asked, behind, in_order, no_engine
 
 
 def explain(
@@ -61,7 +61,7 @@ def explain(
         spec, shape = model, None
     spec, backend, threads = asked(spec, backend, threads)
     if backend not in (None, "cpu", "cuda"):
-        raise EngineError(f"backend {backend!r} is not one of 'cpu', 'cuda'")
+        raise no_engine(backend)
     look = getattr(type(spec), "_bslite_explain", None)
     if look is not None:  # made by `bslite.optimize`: its class knows how
         if any(given is not None for given in (shape, batch, backend, machine)):
@@ -129,6 +129,8 @@ def _open_inputs(model: ModelSpec | OpenModel, given: Any, batch: int | None) ->
         raise InputError("give either an input or a batch")
     if isinstance(model, OpenModel):
         return model.example(known, batch)
+    if other := [n for n, x in known.items() if not hasattr(x, "shape") and not isinstance(x, tuple)]:
+        raise InputError(f"model {model.name!r}: {other[0]!r} is neither an array nor a shape")
     if unknown := [n for n in known if n not in names]:
         raise InputError(f"model {model.name!r} takes {', '.join(names)}, not {', '.join(unknown)}")
     if batch is not None:
@@ -141,7 +143,7 @@ def _open_inputs(model: ModelSpec | OpenModel, given: Any, batch: int | None) ->
     rng, made = np.random.default_rng(0), []
     for i in model.inputs:
         example = tuple(sizes.get(str(d), n) for d, n in zip(i.shape, i.example, strict=True))
-        shape = example if batch is None else (batch, *example[1:])
+        shape = example if batch is None or not example else (batch, *example[1:])
         x = known.get(i.name, shape)
         made.append(i.draw(rng, x) if isinstance(x, tuple) else x)
     return made

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bslite.errors import InputError
+from bslite.errors import EngineError, InputError
 from bslite.spec.model import ModelSpec
 from bslite.spec.ports import Port
 
@@ -95,6 +95,13 @@ def asked(model: Any, backend: str | None, threads: int | None) -> tuple[Any, st
     if (found := behind(model)) is model:
         return model, backend, threads
     return found, backend or model.device, model.threads if threads is None else threads
+
+
+def no_engine(backend: str) -> EngineError:
+    """What to say where only an engine will do."""
+    return EngineError(
+        f"backend {backend!r} is not one of 'cpu', 'cuda'; of what is compiled for another device, say which"
+    )
 
 
 def in_order(model: Any, given: Any) -> list[Any]:

@@ -245,3 +245,13 @@ def test_tensors_without_an_array_are_refused_in_pieces(make: Any, text: str) ->
         with pytest.raises(InputError, match=re.escape(text)):
             call(x)
     assert bslite.run(m, torch.ones(2, 4, requires_grad=True)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("device", ["reference", "reference64"])
+def test_a_model_compiled_for_a_reference_is_explained_and_verified_on_the_cpu_if_asked(device: str) -> None:
+    compiled, x = bslite.compile(bslite.from_onnx(image_net()), device=device), noise(2, 3, 8, 8)
+    for look in (bslite.explain, lambda *a, **k: bslite.verify(a[0], x, **k)):
+        with pytest.raises(EngineError, match="of what is compiled for another device, say which"):
+            look(compiled)
+    assert bslite.verify(compiled, x, backend="cpu").passed
+    assert bslite.explain(compiled, runs=1, backend="cpu").layers

@@ -316,3 +316,25 @@ def test_a_choice_of_parts_that_does_not_serve_a_size_is_made_anew(monkeypatch: 
     monkeypatch.setattr(runner_of(fast), "options", Options("error", False))
     with pytest.raises(UnsupportedError, match="tanh"):
         fast(images(2, 18))
+
+
+class Joined(nn.Module):
+    """Convolutions in a row, whose runs by bands are kept; the second input may be left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1), nn.Conv2d(16, 16, 3, padding=1)
+        self.last = nn.Conv2d(32, 8, 3, padding=1)
+
+    def forward(self, x: Any, y: Any = None) -> Any:
+        z = torch.relu(self.second(torch.relu(self.first(x))))
+        return self.last(torch.cat([z, z if y is None else y], 1))
+
+
+def test_calls_with_other_inputs_have_runs_of_their_own() -> None:
+    net = Joined().eval()
+    fast = bslite.optimize(net, tune=False, threads=1)
+    x, y = torch.randn(1, 3, 64, 64), torch.randn(1, 16, 64, 64)
+    for given in ((x,), (x, y)):
+        agree(fast, net, *given)
+    assert bslite.report(fast).calls_in_torch == {}

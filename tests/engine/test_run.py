@@ -277,6 +277,7 @@ def test_a_large_table_is_read_where_it_lies(rows: int, monkeypatch: pytest.Monk
     assert (bslite.run(model, picked) == table[picked]).all()
     (read,) = (m for m in made if m.size >= rows * 64)
     assert np.shares_memory(read, memory) == (table.nbytes >= constants.LARGE)
+    assert (bslite.api.memory(model)["weights"] >= table.nbytes) == (table.nbytes < constants.LARGE)
 
 
 def test_weights_as_panels_start_on_a_cache_line_and_end_in_zeros() -> None:

@@ -2,8 +2,7 @@
 
 A search tries all runs, and would be the larger part of a new size's plan. Which runs are best changes
 slowly with the size, and no result depends on them. For a size near by, the same runs are taken. For one
-further off, runs are chosen among those that searches found, in numbers of bands that suit it: a twentieth of
-a search, and within 1.5 % of its predicted cycles.
+further off, runs are chosen among those that searches found, in numbers of bands that suit it.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -68,7 +67,7 @@ class KnownRuns:
 
 def _within(factor: float, some: Sequence[Shape], others: Sequence[Shape]) -> bool:
     """Whether no size differs by more than ``factor``."""
-    return all(
+    return len(some) == len(others) and all(
         len(a) == len(b) and all(n <= factor * m and m <= factor * n for n, m in zip(a, b, strict=True))
         for a, b in zip(some, others, strict=True)
     )

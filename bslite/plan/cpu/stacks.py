@@ -166,7 +166,7 @@ def choose_stacks(
         def apart(i: int) -> bool:
             return stackable(layers[i], shapes, single, batch, constants, spec.dtypes)
 
-        key = tuple(layer.name for layer in layers), batch, machine.threads, banding
+        key = tuple(layer.name for layer in layers), len(spec.inputs), batch, machine.threads, banding
         images = [single[i.name] for i in spec.inputs]
         runs = known.near(key, images) if known else None
         if runs is None or not fit(runs, layers, spec, single, apart):
