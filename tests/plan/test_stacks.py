@@ -12,8 +12,10 @@ from support.plans import open_in_the_middle, plan_of
 
 import bslite
 from bslite import ops, reference
+from bslite.machine import Machine
 from bslite.ops import Case, Op
-from bslite.plan import Plan
+from bslite.passes import simplify
+from bslite.plan import Plan, build_plan
 
 
 def memory(plan: Plan) -> int:
@@ -85,3 +87,15 @@ def test_values_that_leave_a_stack_and_constants_that_enter() -> None:
     assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
     for y, exact in zip(got, reference.run(spec, [data], np.float64), strict=True):
         np.testing.assert_allclose(y, exact, rtol=1e-4, atol=1e-4)
+
+
+def test_an_image_for_each_thread_does_not_read_all_weights_twice() -> None:
+    """Layers that are hardly more than their weights go one by one; of more rows, image by image."""
+    for rows, stacked in ((1, False), (512, True)):
+        g = Graph()
+        x = g.input("x", ("N", rows, 512), (2, rows, 512))
+        for i in range(6):
+            x = g("relu", f"relu{i}", g("linear", f"linear{i}", x, weight=np.ones((512, 512), np.float32)))
+        machine = Machine(threads=2)
+        plan = build_plan(simplify(g.build(x)), [(2, rows, 512)], machine)
+        assert any(step.kernel == "stack" for step in plan.steps) == stacked
