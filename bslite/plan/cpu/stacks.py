@@ -84,7 +84,7 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     read = weights / weight_speed
     apart = rounds * (max(compute + EXPOSED * read, read) + image / image_speed)
     beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
-    # With an image for each thread, threads that all read all weights take as long as one would. Where weights
+    # With an image for each thread, threads that all read all weights take as long as one would. Where these
     # are most of the time, reading a part each is worth more than images that stay in cache.
     shared = in_l3 and rounds == 1 and weights / machine.l3_bytes_per_cycle > batch * compute
     beyond_l2 = machine.l3_bytes_per_cycle if shared else machine.memory_bytes_per_cycle
