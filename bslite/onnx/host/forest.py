@@ -158,13 +158,10 @@ def _masks(nodes: Array, ends: Array, inner: Array, said: Array) -> dict[str, Ar
     at = nodes["split"][split]
     order = np.lexsort((tree[split], np.where(np.isnan(at), -np.inf, at), ~np.isnan(at), feature))
     columns, starts = np.unique(feature[order], return_index=True)
-    low = nodes["child"][split]
-    bits = (np.uint64(2) ** (leaves[low] - 1).astype(np.uint64) - np.uint64(1)) * np.uint64(2) + np.uint64(1)
-    masks = ~(bits << first[split].astype(np.uint64))
+    code = 8 * tree[split] << 12 | leaves[nodes["child"][split]] - 1 << 6 | first[split]
     counts = np.diff(np.append(np.searchsorted(exits, ends[:-1]), len(exits)))
-    table = np.zeros(len(order), [("split", "f8"), ("mask", "u8"), ("word", "i8")])
-    table["split"], table["mask"] = at[order], masks[order]
-    table["word"] = np.where(missing, ~(8 * tree[split]), 8 * tree[split])[order]
+    table = np.zeros(len(order), [("split", "f8"), ("code", "i8")])
+    table["split"], table["code"] = at[order], np.where(missing, ~code, code)[order]
     return {
         "splits": table,
         "columns": columns.astype(np.int32),

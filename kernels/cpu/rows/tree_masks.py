@@ -5,9 +5,9 @@ split that a value is above takes the bits away of all leaves on its low side. T
 is the lowest bit that is left. The splits of a feature stand in ascending order, so a row meets just those
 that it is above, one after the other in memory: no walk from node to node, whose every step waits for a load.
 
-A split is 24 bytes: its value (float64), its mask, and the place of its tree's word in bytes (one's
-complement where a missing value goes the way of low ones). What a leaf says is 8 bytes: the first of its
-weights, and the one after its last.
+A split is 16 bytes: its value (float64), and a code of the first leaf of the low side (6 bits), how many follow
+it there (6 bits) and the place of its tree's word in bytes; the code's complement where a missing value goes
+the way of low ones. What a leaf says is 8 bytes: the first of its weights, and the one after its last.
 
 QuickScorer: Lucchese et al., "QuickScorer: a Fast Algorithm to Rank Documents with Additive Ensembles of
 Regression Trees", SIGIR 2015, https://doi.org/10.1145/2766462.2767733
@@ -39,18 +39,19 @@ def narrowed(value, missing):
             store_int(left + 8 * tree, -1)
         for c in range(load_int(job + F.used)):
             x = value(row, load_cell(columns + 4 * c))
-            split = splits + 24 * load_cell(starts + 4 * c)
-            end = splits + 24 * load_cell(starts + 4 * c + 4)
+            split = splits + 16 * load_cell(starts + 4 * c)
+            end = splits + 16 * load_cell(starts + 4 * c + 4)
             while split < end and not x <= load_double(split):
-                word = load_int(split + 16)
+                code = load_int(split + 8)
+                split += 16
                 if missing:
-                    low = word >> 63
-                    word ^= low
+                    low = code >> 63
+                    code ^= low
                     if low & (x != x):
-                        split += 24
                         continue
-                store_int(left + word, load_int(left + word) & load_int(split + 8))
-                split += 24
+                word = left + (code >> 12)
+                leaves = (2 << (code >> 6 & 63)) - 1
+                store_int(word, load_int(word) & ~(leaves << (code & 63)))
 
     return narrow
 
