@@ -13,7 +13,9 @@ def gradient(
 ) -> ModelSpec:
     """A model with the outputs of ``spec`` and, after them, the gradients of what ``wrt`` names.
 
-    ``wrt``: inputs and parameters of float32, all parameters that have a gradient if None. ``shapes``: of the
+    ``wrt``: inputs and parameters of float32; if None, all parameters of layers. Those that are values
+    themselves (``constant``: an embedding's table, a token), which may be numbers that nobody learns, have to
+    be named. ``shapes``: of the
     inputs, which the new model fixes; those of the examples if None. For each output of float32 the model
     has one input more, the gradient that comes from behind it, of its shape, called "d/" and the output's
     label; a single output of shape [], a loss, has none: its own gradient is 1. The gradients are labelled
@@ -41,7 +43,8 @@ def gradient(
             made = node.declaration.vjp(at, grad)
         except UnsupportedError as e:
             lacking.append(f"layer {node.name!r}: {e}")
-            continue
+            # of any value, to find what is lacking behind it
+            made = {i: tape.constant(0.0).expand(tape[name].shape) for i, name in enumerate(node.inputs)}
         for place, value in made.items():
             if isinstance(place, str):
                 key = node.params.get(place)
@@ -59,13 +62,15 @@ def gradient(
         shape = spec.params[name].shape if name in keys else known[name]
         gradients.append(has[name] if name in has else tape.constant(0.0).expand(shape))
     labels = [*spec.labels, *(f"d/{name}" for name in wanted)]
+    if twice := {label for label in labels if labels.count(label) > 1}:
+        raise SpecError(f"model {spec.name!r}: two outputs would be called {', '.join(sorted(twice))}")
     return tape.build([*spec.outputs, *(g.name for g in gradients)], labels)
 
 
 def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
     if wrt is None:
         roles = {(node.op, role, key) for node in spec.nodes for role, key in node.params.items()}
-        learnt = {key for op, role, key in roles if not role.startswith("running_") and op != "constant"}
+        learnt = {key for op, role, key in roles if not _given(role) and op != "constant"}
         return [k for k in spec.params if k in learnt and spec.params[k].dtype.name == "float32"]
     dtypes = {i.name: i.dtype for i in spec.inputs} | {k: p.dtype.name for k, p in spec.params.items()}
     for name in wrt:
@@ -73,7 +78,16 @@ def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
             raise SpecError(f"{name!r} is neither an input nor a parameter of the model {spec.name!r}")
         if dtypes[name] != "float32":
             raise SpecError(f"{name!r} is {dtypes[name]}; gradients are of float32")
+        if statistic := next(
+            (n for n in spec.nodes for r, k in n.params.items() if k == name and _given(r)), None
+        ):
+            raise SpecError(f"{name!r} is a statistic of layer {statistic.name!r}, which has no gradient")
     return list(wrt)
+
+
+def _given(role: str) -> bool:
+    """Whether a parameter is measured, not learnt: a batch norm takes its statistics for constants."""
+    return role.startswith("running_")
 
 
 def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
@@ -90,8 +104,11 @@ def _seeds(spec: ModelSpec, tape: GraphTape) -> dict[str, Value]:
     seeds: dict[str, Value] = {}
     made = [(tape[out], label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
     floats = [(value, label) for value, label in made if value.dtype == "float32"]
+    taken = {i.name for i in spec.inputs} | {n.name for n in spec.nodes}
     for value, label in floats:
         loss = len(floats) == 1 and value.shape == ()
+        if not loss and f"d/{label}" in taken:
+            raise SpecError(f"model {spec.name!r}: what would be the gradient of {label!r} is there already")
         seed = tape.constant(1.0) if loss else tape.input(f"d/{label}", value.shape)
         seeds[value.name] = seeds[value.name] + seed if value.name in seeds else seed
     return seeds

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
@@ -66,11 +68,8 @@ class Attention(Op):
         hidden = []
         if at.attrs["is_causal"]:
             rows, keys = scores.shape[-2:]
-            hidden.append(
-                grad.tape.constant(
-                    [[float("-inf") if j > i else 0.0 for j in range(keys)] for i in range(rows)]
-                )
-            )
+            later = np.arange(keys) > np.arange(rows)[:, None]
+            hidden.append(grad.tape.constant(np.where(later, -np.inf, 0.0)))
         if len(at.inputs) == 4:
             mask = at.inputs[3]
             hidden.append(mask if mask.dtype == "float32" else mask.where(grad.tape.constant(0.0), -math.inf))
@@ -139,9 +138,9 @@ def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
 
 def _repeated(x: Value, each: int) -> Value:
     """Every head ``each`` times."""
-    *lead, heads, rows, depth = x.shape if each > 1 else (1, *x.shape)[-3:]
     if each == 1:
         return x
+    *lead, heads, rows, depth = x.shape
     apart = x.reshape(*lead, heads, 1, rows, depth).expand((*lead, heads, each, rows, depth))
     return apart.reshape(*lead, heads * each, rows, depth)
 

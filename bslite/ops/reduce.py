@@ -108,7 +108,8 @@ def _shared_by_equals(g: Value, x: Value, y: Value, at: Applied) -> Value:
 def _around_mean(g: Value, x: Value, y: Value, at: Applied) -> Value:
     axes = [i for i, n in enumerate(y.shape) if n != x.shape[i]]
     spread = x - x.mean(*axes, keepdim=True) if axes else x - x
-    return g * (2.0 / (x.size / y.size - at.attrs["correction"])) * spread
+    free = x.size / y.size - at.attrs["correction"]
+    return g * (2.0 / free if free else math.inf) * spread
 
 
 declare(
@@ -208,7 +209,7 @@ declare(
     Var,
     "std",
     "The standard deviation, which is the square root of the variance.",
-    slope=lambda g, x, y, at: _around_mean(0.5 * (g / y), x, y, at),
+    slope=lambda g, x, y, at: _around_mean(y.op("equal", 0.0).where(0.0, 0.5 * (g / y)), x, y, at),
 )
 
 

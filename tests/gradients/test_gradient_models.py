@@ -94,6 +94,50 @@ def test_a_layer_without_a_gradient_may_stand_elsewhere() -> None:
     assert "d/x" in bslite.gradient(spec, ["x"]).labels
 
 
+def test_all_layers_without_a_gradient_are_named_one_behind_the_other_too() -> None:
+    g = GraphBuilder("behind")
+    first = g.add("cumprod", "first", g.input("x", (2, 3)), axis=0)
+    spec = g.build(g.add("cumprod", "second", g.add("tanh", "t", first), axis=1))
+    with pytest.raises(bslite.UnsupportedError, match=r"'first'.*'second'"):
+        bslite.gradient(spec, ["x"])
+
+
+def test_names_that_would_be_there_twice_are_refused() -> None:
+    g = GraphBuilder("twice")
+    spec = g.build(g.add("tanh", "y", g.input("x", (2, 3))))
+    with pytest.raises(SpecError, match="called d/x"):
+        bslite.gradient(spec, ["x", "x"])
+    with pytest.raises(SpecError, match="gradient of 'y' is there already"):
+        bslite.gradient(bslite.gradient(spec, ["x"]), ["x"])
+
+
+def test_statistics_have_no_gradient_and_tables_have_to_be_named() -> None:
+    module = nn.Sequential(nn.Embedding(7, 6), nn.Linear(6, 4), nn.Flatten(), nn.BatchNorm1d(8)).eval()
+    spec = bslite.from_torch(module, torch.tensor([[1, 2]]))
+    named = ["1.weight", "1.bias", "3.weight", "3.bias"]
+    assert list(bslite.gradient(spec).labels[1:]) == [f"d/{name}" for name in named]
+    assert bslite.gradient(spec, ["0.weight"]).labels[1:] == ("d/0.weight",)
+    with pytest.raises(SpecError, match=r"'3\.running_mean' is a statistic of layer"):
+        bslite.gradient(spec, ["3.running_mean"])
+
+
+@pytest.mark.parametrize("correction", [0, 1, 2])
+@pytest.mark.parametrize("op", ["var", "std"])
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_spreads_of_rows_that_have_none_are_torchs(op: str, correction: int) -> None:
+    g = GraphBuilder("spread")
+    x = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 4.0]], np.float32)
+    for given in (x, x[:, :1]):
+        spec = g.build(g.add(op, f"y{given.shape[1]}", g.input(f"x{given.shape[1]}", given.shape), axes=(1,),
+                             correction=correction))  # fmt: skip
+        g = GraphBuilder("spread")
+        seed = np.array([1.5, -2.0], np.float32)
+        ours = bslite.run(bslite.gradient(spec, [spec.inputs[0].name]), [given, seed])[1]
+        theirs = torch.from_numpy(given).requires_grad_()
+        getattr(torch, op)(theirs, 1, correction=correction).backward(torch.from_numpy(seed))
+        np.testing.assert_allclose(ours, theirs.grad.numpy(), rtol=1e-5, equal_nan=True)
+
+
 class Residual(nn.Module):
     """Convolutions of several kinds around a sum, pools, a norm, an attention and a loss."""
 

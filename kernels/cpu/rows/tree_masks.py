@@ -5,9 +5,10 @@ split that a value is above takes the bits away of all leaves on its low side. T
 is the lowest bit that is left. The splits of a feature stand in ascending order, so a row meets just those
 that it is above, one after the other in memory: no walk from node to node, whose every step waits for a load.
 
-A split is 16 bytes: its value (float64), and a code of the first leaf of the low side (6 bits), how many follow
-it there (6 bits) and the place of its tree's word in bytes; the code's complement where a missing value goes
-the way of low ones. What a leaf says is 8 bytes: the first of its weights, and the one after its last.
+A split is 16 bytes: its value (float64), and a code of the first leaf of the low side (6 bits), how many
+follow it there (6 bits) and the place of its tree's word in bytes; the code's complement where a missing
+value goes the way of low ones. What a leaf says is 8 bytes: the first of its weights, and the one after its
+last.
 
 QuickScorer: Lucchese et al., "QuickScorer: a Fast Algorithm to Rank Documents with Additive Ensembles of
 Regression Trees", SIGIR 2015, https://doi.org/10.1145/2766462.2767733
