@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bslite.dropin import bisect, optimize, report
     from bslite.explanation import Explanation, explain
     from bslite.frontends import from_state_dict, from_torch
-    from bslite.gradients import gradient
+    from bslite.gradients import gradient, weights_as_inputs
     from bslite.spec import GraphBuilder, Input, ModelSpec, Node, load, save
     from bslite.streaming import Session, step_model
     from bslite.verification import Verification, verify
@@ -50,6 +50,7 @@ _LAZY = {
     "from_onnx": "bslite.onnx.load",
     "from_state_dict": "bslite.frontends",
     "gradient": "bslite.gradients",
+    "weights_as_inputs": "bslite.gradients",
     "Verification": "bslite.verification",
     "verify": "bslite.verification",
     "warmup": "bslite.api",
@@ -94,6 +95,7 @@ __all__ = [
     "step_model",
     "verify",
     "warmup",
+    "weights_as_inputs",
 ]
 
 

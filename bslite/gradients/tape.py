@@ -8,38 +8,53 @@ import numpy.typing as npt
 
 from bslite import ops
 from bslite.errors import SpecError
-from bslite.ops.values import Value
+from bslite.ops.values import Param, Value
 from bslite.spec import Array, GraphBuilder, ModelSpec, Node
 
 
-class GraphTape:
-    """A model's nodes for inputs of fixed sizes, and those that are put after them.
+def measured(role: str) -> bool:
+    """Whether a parameter is measured, not learnt: a batch norm takes its statistics for constants."""
+    return role.startswith("running_")
 
-    The new nodes are named after the layer whose gradient they are part of.
+
+def learnt(spec: ModelSpec) -> list[str]:
+    """The parameters of float32 that layers learn."""
+    roles = {(node.op, role, key) for node in spec.nodes for role, key in node.params.items()}
+    keys = {key for op, role, key in roles if not measured(role) and op != "constant"}
+    return [k for k in spec.params if k in keys and spec.params[k].dtype.name == "float32"]
+
+
+class GraphTape:
+    """A graph of nodes that are put one after the other. New ones are named after the ``layer`` that they are
+    part of, or whose gradient they are part of.
     """
 
-    def __init__(self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self._graph = GraphBuilder(spec.name)
-        self._graph.params.update(spec.params)
+    def __init__(self, name: str, params: Mapping[str, Array]) -> None:
+        self._graph = GraphBuilder(name)
+        self._graph.params.update(params)
         self._values: dict[str, Value] = {}
         self._constants: dict[Any, Value] = {}
-        self.layer = ""  # that gradients are made for
+        self.layer = ""
+
+    def follow(self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Put the nodes of a model, for inputs of fixed sizes."""
         for i in spec.inputs:
             self.input(i.name, shapes[i.name], i.dtype)
         for node in spec.nodes:
-            self.node(node)
+            self.node(node, [self._values[i] for i in node.inputs])
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]
 
-    def input(self, name: str, shape: Sequence[int], dtype: str = "float32") -> Value:
-        """One input more."""
-        self._graph.input(name, tuple(shape), dtype=dtype)
-        return self._made(name, tuple(shape), dtype)
+    def input(
+        self, name: str, shape: Sequence[int | str], dtype: str = "float32", example: Sequence[int] = ()
+    ) -> Value:
+        """One input more; see `Input`. What follows is checked at the sizes of the example."""
+        self._graph.input(name, shape, example, dtype)
+        return self._made(name, self._graph.inputs[-1].example, dtype)
 
-    def node(self, node: Node) -> Value:
-        """A node as it stands."""
-        inputs = [self._values[i] for i in node.inputs]
+    def node(self, node: Node, inputs: Sequence[Value]) -> Value:
+        """A node as it stands, but for what it reads."""
         params = {role: self._graph.params[key] for role, key in node.params.items()}
         try:
             shape = ops.infer(
@@ -53,7 +68,8 @@ class GraphTape:
             )
         except SpecError as e:
             raise SpecError(f"layer {node.name!r}: {e}") from None
-        name = self._graph.add(node.op, node.name, *node.inputs, params=node.params, **node.attrs)
+        names = [x.name for x in inputs]
+        name = self._graph.add(node.op, node.name, *names, params=node.params, **node.attrs)
         return self._made(name, shape, dtype)
 
     def _made(self, name: str, shape: tuple[int, ...], dtype: str) -> Value:
@@ -61,11 +77,15 @@ class GraphTape:
         return self._values[name]
 
     def put(
-        self, op: str, inputs: Sequence[Value], params: Mapping[str, str] | None = None, **attrs: Any
+        self, op: str, inputs: Sequence[Value], params: Mapping[str, Param] | None = None, **attrs: Any
     ) -> Value:
-        """A node of ``op``, named after the layer that it is the gradient of."""
-        name = self._unused(f"d/{self.layer}/{op}")
-        return self.node(Node(name, op, tuple(x.name for x in inputs), params or {}, attrs))
+        """A node of ``op``, or nodes, named after the layer that they are the gradient of."""
+        keys = {role: key for role, key in (params or {}).items() if isinstance(key, str)}
+        if params and len(keys) < len(params):
+            values = {role: self.stored(p) if isinstance(p, str) else p for role, p in params.items()}
+            declared = ops.get(op)
+            return declared.with_values(inputs, values, ops.parse_attrs(declared, attrs))
+        return self.node(Node(self._unused(f"{self.layer}/{op}"), op, (), keys, attrs), inputs)
 
     def _unused(self, name: str) -> str:
         unique, count = name, 1
@@ -95,7 +115,7 @@ class GraphTape:
 
     def _stored(self, key: str, array: Array) -> Value:
         self._graph.params[key] = array
-        return self.node(Node(self._unused(f"d/{key}"), "constant", (), {"value": key}))
+        return self.node(Node(self._unused(f"d/{key}"), "constant", (), {"value": key}), [])
 
     def build(self, outputs: Sequence[str], labels: Sequence[str]) -> ModelSpec:
         """The model of what ``outputs`` need."""

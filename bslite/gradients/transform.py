@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bslite.errors import SpecError, UnsupportedError
-from bslite.gradients.tape import GraphTape
+from bslite.gradients.tape import GraphTape, learnt, measured
 from bslite.ops.values import Applied, Value
 from bslite.spec import ModelSpec
 
@@ -26,7 +26,8 @@ def gradient(
     """
     given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
     known = spec.infer_shapes(given)
-    tape = GraphTape(spec, {i.name: known[i.name] for i in spec.inputs})
+    tape = GraphTape(spec.name, spec.params)
+    tape.follow(spec, known)
     wanted = _wanted(spec, wrt)
     keys = {key for key in wanted if key in spec.params}
     reached = _reached(spec, {name for name in wanted if name not in keys}, keys)
@@ -37,7 +38,7 @@ def gradient(
         grad = grads.get(node.name)
         if grad is None or node.name not in reached or spec.dtypes[node.name] != "float32":
             continue
-        tape.layer = node.name
+        tape.layer = f"d/{node.name}"
         at = Applied(tuple(tape[i] for i in node.inputs), tape[node.name], node.params, node.attrs)
         try:
             made = node.declaration.vjp(at, grad)
@@ -55,7 +56,7 @@ def gradient(
                 grads[name] = grads[name] + value if name in grads else value
     if lacking:
         raise UnsupportedError("; ".join(reversed(lacking)))
-    tape.layer = ""
+    tape.layer = "d"
     gradients = []
     for name in wanted:
         has = found if name in keys else grads
@@ -69,9 +70,7 @@ def gradient(
 
 def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
     if wrt is None:
-        roles = {(node.op, role, key) for node in spec.nodes for role, key in node.params.items()}
-        learnt = {key for op, role, key in roles if not _given(role) and op != "constant"}
-        return [k for k in spec.params if k in learnt and spec.params[k].dtype.name == "float32"]
+        return learnt(spec)
     dtypes = {i.name: i.dtype for i in spec.inputs} | {k: p.dtype.name for k, p in spec.params.items()}
     for name in wrt:
         if name not in dtypes:
@@ -79,15 +78,10 @@ def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
         if dtypes[name] != "float32":
             raise SpecError(f"{name!r} is {dtypes[name]}; gradients are of float32")
         if statistic := next(
-            (n for n in spec.nodes for r, k in n.params.items() if k == name and _given(r)), None
+            (n for n in spec.nodes for r, k in n.params.items() if k == name and measured(r)), None
         ):
             raise SpecError(f"{name!r} is a statistic of layer {statistic.name!r}, which has no gradient")
     return list(wrt)
-
-
-def _given(role: str) -> bool:
-    """Whether a parameter is measured, not learnt: a batch norm takes its statistics for constants."""
-    return role.startswith("running_")
 
 
 def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:

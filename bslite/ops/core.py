@@ -104,6 +104,15 @@ class Op:
     may_fail: ClassVar[bool] = False
     cost: ClassVar[int] = 0  # flops per element of the output, where those are all alike
 
+    @property
+    def plain(self) -> str:
+        """The name of the op that this one is where its parameters are constants."""
+        return self.name
+
+    def given(self, inputs: int) -> tuple[str, ...]:
+        """The roles of the parameters that the last of ``inputs`` inputs are."""
+        return ()
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "name" not in cls.__dict__:
@@ -152,6 +161,19 @@ class Op:
         Asked only of layers whose inputs and output all have the batch as their axis 0.
         """
         return True
+
+    def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
+        """The op where its parameters are values, as nodes: by default `NAME_given`, which reads them.
+
+        Raises UnsupportedError if there is none.
+        """
+        name = f"{self.name}_given"
+        if name not in REGISTRY:
+            raise UnsupportedError(
+                f"op {self.name!r} takes parameters that are constants, none that are values"
+            )
+        weights = [params[role] for role in self.params if role in params]
+        return ins[0].tape.put(name, [*ins, *weights], **attrs)
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         """The gradients of what a node reads, as nodes, where ``grad`` is that of its value.

@@ -1,7 +1,7 @@
 """Normalisations by stored statistics (batch), the input's own (layer, group) or nearby channels (lrn)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bslite.errors import SpecError
@@ -45,6 +45,17 @@ class BatchNorm(Op):
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
 
+    def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
+        (x,) = ins
+        scale = (params["running_var"] + attrs["eps"]).op("rsqrt")
+        if "weight" in params:
+            scale = params["weight"] * scale
+        shift = -params["running_mean"] * scale
+        if "bias" in params:
+            shift = params["bias"] + shift
+        wide = (x.shape[1], *(1,) * (len(x.shape) - 2))
+        return x * scale.reshape(*wide) + shift.reshape(*wide)
+
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         """The statistics are constants: those of training are nodes of their own."""
         (x,) = at.inputs
@@ -87,6 +98,9 @@ class TrailingNorm(Op):
         for role, got in params.items():
             checks.param_shape(self.name, role, got, want, "(normalized_shape)")
         return x
+
+    def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
+        return _scaled(ins[0].op(self.name, **attrs), params, attrs["normalized_shape"])
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         (x,), rank = at.inputs, len(at.inputs[0].shape)
@@ -147,6 +161,13 @@ class RMSNorm(TrailingNorm):
         trailing_case("two axes", (2, 3, 5, 7), 2, ("weight",)),
         trailing_case("channels of an image, last", (2, 5, 4, 24), 1, ("weight",)),
     ]
+
+
+def _scaled(x: Value, params: Mapping[str, Value], shape: Shape) -> Value:
+    """``x * weight + bias``, of those that there are."""
+    if "weight" in params:
+        x = x * params["weight"].reshape(*shape)
+    return x + params["bias"].reshape(*shape) if "bias" in params else x
 
 
 def _standardised(x: Value, axes: Sequence[int], eps: float, centred: bool) -> tuple[Value, Value]:
@@ -214,6 +235,10 @@ class GroupNorm(Op):
         for role, got in params.items():
             checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
         return x
+
+    def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
+        (x,) = ins
+        return _scaled(x.op(self.name, **attrs), params, (x.shape[1], *(1,) * (len(x.shape) - 2)))
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         (x,), groups = at.inputs, at.attrs["num_groups"]

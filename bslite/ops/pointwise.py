@@ -42,6 +42,9 @@ class Constant(Op):
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         return params["value"]
 
+    def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
+        return params["value"]
+
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         return {"value": grad}
 

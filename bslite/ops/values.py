@@ -20,9 +20,11 @@ class Tape(Protocol):
     """A graph that nodes are added to."""
 
     def put(
-        self, op: str, inputs: Sequence[Value], params: Mapping[str, str] | None = None, **attrs: Any
+        self, op: str, inputs: Sequence[Value], params: Mapping[str, Param] | None = None, **attrs: Any
     ) -> Value:
-        """A node of ``op``; ``params`` maps its roles to keys of the graph's parameters."""
+        """A node of ``op``; ``params`` maps its roles to keys of the graph's parameters. Nodes that make the
+        same where one of them is a value. UnsupportedError if the op takes no values there.
+        """
 
     def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Value:
         """A stored value; numbers of floating point in float32."""
@@ -152,13 +154,16 @@ class Applied:
 
     inputs: tuple[Value, ...]
     output: Value
-    params: Mapping[str, str]
+    params: Mapping[str, Param]
     attrs: Mapping[str, Any]
 
     def param(self, role: str) -> Value:
         """A parameter's value."""
-        return self.output.tape.stored(self.params[role])
+        found = self.params[role]
+        return found if isinstance(found, Value) else self.output.tape.stored(found)
 
 
+#: A parameter of a node: a key of the graph's parameters, or a value.
+Param = Value | str
 #: A gradient of a node: by the place of an input or the role of a parameter. Others are zero.
 Gradients = Mapping["int | str", Value]

@@ -96,7 +96,8 @@ def _fuse(spec: ModelSpec) -> list[Layer]:
         if residual is not None:
             return Reason("the sum {} is a second one; a store adds one residual", (add.name,))
         if not _adds_in_store(node):
-            what = "a grouped or depthwise convolution" if node.op in (*CONVS, *TRANSPOSED) else node.op
+            conv = node.declaration.plain in (*CONVS, *TRANSPOSED)
+            what = "a grouped or depthwise convolution" if conv else node.op
             return Reason(what + " cannot add a residual in its store: {} is a layer of its own", (add.name,))
         other = _other(add, node.name)
         if not shapes[other] == shapes[node.name] == shapes[add.name]:
@@ -178,7 +179,7 @@ def _why_not_affine(node: Node, after: Node, affine: Node | None, activation: No
 
 def _why_not_activate(node: Node, after: Node, activation: Node | None) -> Reason | None:
     """Why the layer of ``node`` does not apply the activation that follows; None if it does."""
-    if node.op not in WITH_ACTIVATION:
+    if node.declaration.plain not in WITH_ACTIVATION:
         return Reason(f"an activation after {node.op} is a step of its own: {{}}", (after.name,))
     if activation is not None:
         return Reason("{} is a second activation; a store applies one", (after.name,))
@@ -192,7 +193,7 @@ def _other(add: Node, name: str) -> str:
 
 def _adds_in_store(node: Node) -> bool:
     """Whether the op's kernel can add a residual in its store: dense convolutions."""
-    return node.op in (*CONVS, *TRANSPOSED) and node.attrs["groups"] == 1
+    return node.declaration.plain in (*CONVS, *TRANSPOSED) and node.attrs["groups"] == 1
 
 
 def _is_main(

@@ -111,6 +111,12 @@ class Node:
         """The op's declaration in `bslite.ops`."""
         return ops.get(self.op)
 
+    @functools.cached_property
+    def given(self) -> Mapping[str, str]:
+        """Role -> name of the value, for parameters that are values: the last of its inputs."""
+        roles = self.declaration.given(len(self.inputs))
+        return dict(zip(roles, self.inputs[len(self.inputs) - len(roles) :], strict=True))
+
 
 def _read_only(array: Any) -> Any:
     """A view that cannot be written through: engines pack parameters once and would not notice."""

@@ -209,3 +209,29 @@ def test_finite_differences() -> None:
         after, before = (exact(spec, *at)["loss"] for at in moved)
         slope = sum(np.vdot(grads[f"d/{name}"], along[name]) for name in point)
         assert (after - before) / 2e-5 == pytest.approx(slope, rel=1e-7)
+
+
+def test_gradients_of_weights_that_are_inputs() -> None:
+    """Those of the same weights as constants, in a network of the layers that take theirs so."""
+    module = nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1, groups=8),
+        nn.GroupNorm(2, 8), nn.ConvTranspose2d(8, 6, 3, 2, 1, groups=2), nn.Flatten(2), nn.Conv1d(6, 4, 5),
+        nn.GELU(), nn.LayerNorm(77), nn.Linear(77, 3), nn.Flatten(), nn.Linear(12, 2),
+    )  # fmt: skip
+    x = noise(2, 3, 10, 10)
+    spec = bslite.from_torch(module.eval(), (torch.from_numpy(x),))
+    opened = bslite.weights_as_inputs(spec)
+    weights = [spec.params[i.name] for i in opened.inputs[1:]]
+    names = [i.name for i in opened.inputs[1:]]
+    assert len(names) == len(list(module.parameters()))
+    backward = bslite.gradient(opened, names)
+    seed = noise(2, 2, seed=1)
+    found = exact(backward, x, *weights, seed)
+    fixed = bslite.gradient(spec, names)
+    truth = exact(fixed, x, seed)
+    peer = reference.run(fixed, [x, seed], np.float32)
+    made = bslite.run(backward, [x, *weights, seed])
+    for label, near, ours in zip(fixed.labels, peer, made, strict=True):
+        np.testing.assert_allclose(found[label], truth[label], rtol=1e-5, atol=1e-6)  # eps is float32
+        size = np.linalg.norm(truth[label])
+        assert np.linalg.norm(ours - truth[label]) <= 4 * np.linalg.norm(near - truth[label]) + 1e-6 * size

@@ -121,6 +121,15 @@ for axes in (1, 2, 3):
     TORCH_OPS |= {f"adaptive_{kind}_pool{axes}d": partial(adaptive_pool, kind) for kind in ("avg", "max")}
 
 
+def given(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The function with weight and bias as inputs."""
+    return lambda x, weight, bias=None, **attrs: function(x, weight=weight, bias=bias, **attrs)
+
+
+for axes in (1, 2, 3):
+    TORCH_OPS |= {f"conv{axes}d_given": given(conv), f"conv_transpose{axes}d_given": given(conv_transpose)}
+
+
 @torch_op
 def batch_norm(
     x: Tensor, *, running_mean: Tensor, running_var: Tensor, weight: Tensor | None = None,
@@ -242,6 +251,7 @@ TORCH_OPS |= {
     "cumprod": lambda x, **kw: _cumulated(torch.cumprod, 1, x, **kw),
     "logcumsumexp": lambda x, axis: torch.logcumsumexp(x, axis),
     "linear": F.linear,
+    "linear_given": F.linear,
     "matmul": torch.matmul,
     "layer_norm": F.layer_norm,
     "rms_norm": F.rms_norm,

@@ -62,15 +62,17 @@ def _channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[
     rows: set[str] = set()
     linked: dict[str, set[str]] = {}
     for node in spec.nodes:
-        names = [n for n in (*node.inputs, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
+        op = node.declaration.plain
+        read = node.inputs[: len(node.inputs) - len(node.given)]
+        names = [n for n in (*read, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
         four = [n for n in names if len(shapes[n]) == 4]
-        if node.op in WINDOWS or node.op == "upsample":
+        if op in WINDOWS or op == "upsample":
             windows.update(n for n in names if len(shapes[n]) != 4)
-        if node.op in IMAGES:
+        if op in IMAGES:
             images.update(four)
-        elif node.op in ROWS or (node.op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
+        elif op in ROWS or (op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
             rows.update(four)
-        if node.op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
+        if op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
             rank = len(shapes.get(node.name, ()))
             for name in (n for n in names if len(shapes[n]) == rank and n != node.name):
                 linked.setdefault(name, set()).add(node.name)

@@ -9,7 +9,7 @@ from bslite.ops import Shape
 from bslite.ops.core import ParamShapes
 from bslite.passes.families import TRANSPOSED
 from bslite.plan.core.views import View
-from bslite.spec import Node
+from bslite.spec import ModelSpec, Node
 
 Halo = tuple[int, int, int, int]
 
@@ -132,10 +132,16 @@ def transposed_windows(node: Node, params: ParamShapes, have: Shape, made: Shape
     return [three(choice) for choice in product(*axes)]
 
 
+def shapes_of_params(spec: ModelSpec, node: Node, shapes: Mapping[str, Shape]) -> ParamShapes:
+    """Role -> shape of a node's parameters, those that are values among them."""
+    stored = spec.param_shapes(node)
+    return stored | {role: shapes[name] for role, name in node.given.items()} if node.given else stored
+
+
 def windows_of(node: Node, params: ParamShapes, shapes: Mapping[str, Shape], name: str) -> list[Window]:
     """All windows of a convolution or transposed convolution that makes the value ``name``."""
     have, made = shapes[node.inputs[0]], shapes[name]
-    if node.op in TRANSPOSED:
+    if node.declaration.plain in TRANSPOSED:
         return transposed_windows(node, params, have, made)
     return [conv_window(node, params, have, made)]
 

@@ -1,7 +1,7 @@
 """The "conv" step: convolution, linear layers and matmul as batch-reduce GEMM over lines of pixels."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.cpu.epilogue import epilogue
+from bslite.plan.cpu.packing import Pack
 from bslite.plan.cpu.reduction import Reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, sweep
@@ -83,9 +84,9 @@ def contraction(
     halo_reads: View,
     groups: int = 1,
     group_depth: int = 0,
-    pack: Callable[[LineTiling], tuple[View, int, int]] | None = None,
+    pack: Pack | None = None,
     clipped: Clipped = INSIDE,
-    bias: str | None = None,
+    bias: str | View | None = None,
     planes: Planes | None = None,
     recipe: str = "panels",
     how: Mapping[str, Any] | None = None,
@@ -96,8 +97,8 @@ def contraction(
     The weights are the layer's parameter, or panels that ``pack`` computes by steps of its own: it gives
     their view, the element where the first image's weights start, and the elements between two images'
     weights. ``group_depth``: input channels of a group, 0 for a single group. ``clipped``: the windows that
-    leave the image, if any. ``bias``: a constant in panels, in place of the layer's. ``planes``: where lines
-    are those of several planes. ``recipe``, ``how``: what packs the parameter. ``panel``: the
+    leave the image, if any. ``bias``: in panels, a constant or a value, in place of the layer's. ``planes``:
+    where lines are those of several planes. ``recipe``, ``how``: what packs the parameter. ``panel``: the
     registers of a panel, if they are given.
     """
     images, lines, pixels, rest = size
@@ -126,14 +127,17 @@ def contraction(
         packed, at, weights_image = pack(tiling)
         weights = Operand(packed.buffer, packed.offset + at)
         reads.append(packed)
-    own = layer.node.params.get("bias")
-    biases = bias or b.const(
-        "bias_panels", *([own] if own else []), channels=channels, lanes=machine.lanes, groups=groups
-    )
+    if isinstance(bias, View):
+        biases = bias.start
+        reads.append(bias)
+    else:
+        own = layer.node.params.get("bias")
+        how_bias = {"channels": channels, "lanes": machine.lanes, "groups": groups}
+        biases = Operand(bias or b.const("bias_panels", *([own] if own else []), **how_bias), 0)
     table = b.const("offsets", values=[4 * o for o in terms.offsets])
     planes = planes or Planes(lines)
     record = Conv(
-        x, y.start, residual.start if residual is not None else y.start, weights, Operand(biases, 0),
+        x, y.start, residual.start if residual is not None else y.start, weights, biases,
         Operand(table, 0), has_residual=int(residual is not None),
         x_image=4 * xi, x_line=4 * xl, x_col=4 * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
         residual_image=4 * ri, residual_line=4 * rl, residual_col=4 * rc,

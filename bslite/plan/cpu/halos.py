@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from bslite import ops
 from bslite.ops import RowMap
 from bslite.passes import Layer
 from bslite.passes.families import CONVS, INT_CONVS, TRANSPOSED
@@ -9,7 +10,7 @@ from bslite.plan.core.bands import Crop
 from bslite.plan.core.builder import Halo
 from bslite.plan.core.concats import Place
 from bslite.plan.core.views import NO_HALO
-from bslite.plan.core.windows import windows_of
+from bslite.plan.core.windows import shapes_of_params, windows_of
 from bslite.spec import ModelSpec
 
 
@@ -45,7 +46,7 @@ def is_column(layer: Layer, crop: Crop) -> bool:
     node = layer.node
     ends = (node.inputs[0], layer.name)
     sizes = [crop.whole[name][3] for name in ends if len(crop.whole[name]) == 4]
-    return node.op == "conv2d" and sizes == [1, 1] and not any(node.attrs["padding"][1::2])
+    return node.declaration.plain == "conv2d" and sizes == [1, 1] and not any(node.attrs["padding"][1::2])
 
 
 def halo_needs(
@@ -54,7 +55,7 @@ def halo_needs(
     """The zeros that each buffer should have around its images, by the value or concat that owns it."""
     needs: dict[str, Halo] = {}
     for layer in layers:
-        if layer.node.op not in (*CONVS, *INT_CONVS, *TRANSPOSED):
+        if layer.node.declaration.plain not in (*CONVS, *INT_CONVS, *TRANSPOSED):
             continue
         name = layer.node.inputs[0]
         owner = name
@@ -68,9 +69,9 @@ def halo_needs(
 
 def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
     """The zeros that a convolution needs around its input."""
-    node, params = layer.node, spec.param_shapes(layer.node)
-    if node.op in ("conv2d", "int_conv2d"):
-        maps = node.declaration.rows(params, node.attrs)
+    node, params = layer.node, shapes_of_params(spec, layer.node, crop.whole)
+    if node.declaration.plain in ("conv2d", "int_conv2d"):
+        maps = ops.get(node.declaration.plain).rows(params, node.attrs)
         assert maps is not None
         return halo_of(layer, maps, crop)[2]
     halo = NO_HALO

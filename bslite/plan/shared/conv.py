@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bslite.passes import Layer
+from bslite.passes.families import TRANSPOSED
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import View
+from bslite.plan.core.windows import shapes_of_params
 
 
 class Filters(NamedTuple):
@@ -25,9 +27,9 @@ class Filters(NamedTuple):
 
 def filters_of(b: AnyBuilder, layer: Layer) -> Filters:
     """The filters of a convolution ``[K, C/groups, ...]``, or of a transposed one ``[C, K/groups, ...]``."""
-    outer, inner, *_ = b.spec.params[layer.node.params["weight"]].shape
+    outer, inner, *_ = shapes_of_params(b.spec, layer.node, b.shapes)["weight"]
     groups = layer.node.attrs["groups"]
-    if layer.node.op.startswith("conv_transpose"):
+    if layer.node.declaration.plain in TRANSPOSED:
         return Filters(groups, outer // groups, inner, "transposed_", {"all_groups": groups})
     return Filters(groups, inner, outer // groups)
 

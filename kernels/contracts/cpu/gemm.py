@@ -142,20 +142,22 @@ class Depthwise(StepRecord, kernel="depthwise"):
 
 
 class PackPanels(StepRecord, kernel="pack_panels"):
-    """Packs matrices ``[rows, cols]`` into panels ``[cols / nr][rows][nr]``, zeros beyond ``cols``.
+    """Packs matrices ``[taps, rows, cols]`` as panels ``[cols / nr][taps][rows][nr]``, zeros beyond ``cols``.
 
-    Three axes with strides ``x`` lie around a matrix, the inner two of sizes ``n1`` and ``n2``. A panel has
-    ``width`` vector registers, the last one ``tail``; items are matrices x ``blocks`` of ``block_panels``
-    panels.
+    ``places`` are the byte offsets of the taps. Three axes with strides ``x`` lie around a matrix, the inner
+    two of sizes ``n1`` and ``n2``. A panel has ``width`` vector registers, the last one ``tail``; items are
+    matrices x ``blocks`` of ``block_panels`` panels.
     """
 
     source: Operand
     target: Operand
+    places: Operand
     x: Three
     n1: int
     n2: int
     x_row: int
     x_col: int
+    taps: int
     rows: int
     cols: int
     matrix_bytes: int

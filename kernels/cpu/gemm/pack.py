@@ -6,7 +6,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.gemm import PackPanels
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store, store_scalar
+from bslite.kernels.cpu.vector.memory import load_int, load_scalar, load_some, store, store_scalar
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 from bslite.kernels.cpu.vector.transpose import transpose_square
 
@@ -42,16 +42,20 @@ def pack_panel(x, x_row, x_col, rows, cols, registers, y):
 
 @step_kernel(PackPanels)
 def pack_panels(step, bases, item, scratch):
-    """Packs a block of panels of one matrix: ``y [N/nr][K][nr]``, zeros in the lanes beyond N."""
+    """Packs a block of panels of one matrix: ``y [N/nr][taps][K][nr]``, zeros in the lanes beyond N."""
     s = F(step, bases)
     n1, n2, x_row, x_col = s.n1, s.n2, s.x_row, s.x_col
     block, matrix = item % s.blocks, item // s.blocks
     i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
     x = s.source + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
     y = s.target + matrix * s.matrix_bytes
-    rows, cols, width, panels = s.rows, s.cols, s.width, s.panels
+    rows, cols, width, panels, taps, places = s.rows, s.cols, s.width, s.panels, s.taps, s.places
     first = block * s.block_panels
     for panel in range(first, min(panels, first + s.block_panels)):
         registers = width if panel < panels - 1 else s.tail
         column = panel * width * LANES
-        pack_panel(x + column * x_col, x_row, x_col, rows, cols - column, registers, y + 4 * column * rows)
+        out = y + 4 * column * rows * taps
+        for tap in range(taps):
+            source = x + load_int(places + 8 * tap) + column * x_col
+            pack_panel(source, x_row, x_col, rows, cols - column, registers, out)
+            out += rows * registers * BYTES

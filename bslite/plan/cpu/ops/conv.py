@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from bslite import ops
 from bslite.kernels.contracts.cpu.gemm import Depthwise, Windows
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep
 from bslite.kernels.contracts.record import Operand
@@ -12,17 +13,18 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, with_halo
-from bslite.plan.core.windows import Halo, Window, made_by, volume, windows_of
+from bslite.plan.core.windows import Halo, Window, made_by, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
+from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
-@CPU.register("conv1d", "conv2d", "conv3d")
+@CPU.register("conv1d", "conv2d", "conv3d", "conv1d_given", "conv2d_given", "conv3d_given")
 def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """Lower a convolution, dense, grouped or depthwise, with residual and activation in its store."""
     window, halo, clipped = window_of(b, layer)
@@ -39,12 +41,12 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
 def window_of(b: CpuBuilder, layer: Layer) -> tuple[Window, Halo, bool]:
     """The windows of a convolution, the zeros beside its input, and whether parts of filters lie outside."""
     node = layer.node
-    params = b.spec.param_shapes(node)
+    params = shapes_of_params(b.spec, node, b.shapes)
     (window,) = windows_of(node, params, b.shapes, layer.name)
     halo = layer_halo(layer, b.spec, b.crop)
     clipped = window.by_planes or bool(window.rows.before or window.rows.after)
-    if node.op in ("conv2d", "int_conv2d"):
-        maps = node.declaration.rows(params, node.attrs)
+    if node.declaration.plain in ("conv2d", "int_conv2d"):
+        maps = ops.get(node.declaration.plain).rows(params, node.attrs)
         assert maps is not None
         start, (above, _, below, _), halo = halo_of(layer, maps, b.crop)
         window = window._replace(rows=window.rows._replace(start=start))
@@ -105,6 +107,7 @@ def convolve(
         d, size, geometry = _recut(
             b, window, (n, d, p, q), filters, geometry, between, clipped, len(y.shape) == 3 or p == 1
         )
+    weights = weights_of(b, layer, window, filters)
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
     append(
         b, layer, origin, y, residual, size, geometry, terms,
@@ -113,6 +116,7 @@ def convolve(
         clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps),
         planes=Planes(size.lines // d, **between) if d > 1 else None,
         recipe=filters.recipe + "panels", how=_how(window, filters),
+        **({"pack": packing(b, weights), "bias": bias_of(b, layer, filters.groups)} if weights else {}),
     )  # fmt: skip
 
 
@@ -189,7 +193,7 @@ def _depthwise(
     filters: Filters,
 ) -> None:
     """Append one "depthwise" step: one filter per channel. ``inside``: the places of the windows."""
-    machine, node = b.machine, layer.node
+    machine = b.machine
     deep = window.depth.taps > 1 or window.by_planes
     filter_rows, cols = window.rows.taps, window.cols.taps
     filter_lines = window.depth.taps * filter_rows
@@ -218,15 +222,9 @@ def _depthwise(
         4 * filter_lines * cols * registers * machine.lanes,
         4 * planes * lines * pixels * channels,
     )
-    bias = node.params.get("bias")
-    weights = b.const(
-        filters.recipe + "depthwise", node.params["weight"], lanes=machine.lanes, **_how(window, filters)
-    )
-    biases = b.const(
-        "bias_panels", *([bias] if bias else []), channels=channels, lanes=machine.lanes, groups=1
-    )
+    weights, biases, read = _depthwise_weights(b, layer, window, filters, channels)
     record = Depthwise(
-        origin, y.start, Operand(weights, 0), Operand(biases, 0),
+        origin, y.start, weights, biases,
         x_image=4 * xi, x_line=4 * window.rows.stride * xl, x_col=4 * sw * xc,
         x_row=4 * window.rows.dilation * xl, x_tap=4 * dw * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
         lines=planes * lines, band_lines=items.band_lines, bands=items.bands, blocks=items.blocks,
@@ -236,4 +234,25 @@ def _depthwise(
         x_deep=4 * window.depth.dilation * xp, cut=cut, sweep=DepthwiseSweep(*tile, most, deep),
         end=epilogue(layer.activation),
     )  # fmt: skip
-    step(b, record, n * items.bands * items.blocks, [with_halo(x)], [y])
+    step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], [y])
+
+
+def _depthwise_weights(
+    b: CpuBuilder, layer: Layer, window: Window, filters: Filters, channels: int
+) -> tuple[Operand, Operand, list[View]]:
+    """Filters ``[C/lanes][taps][lanes]`` and bias, and those of the two that are values."""
+    node, lanes = layer.node, b.machine.lanes
+    matrices = weights_of(b, layer, window, filters)
+    if matrices:  # the one column of every group is a column
+        rows = matrices._replace(cols=channels, col=matrices.runs[2], sizes=(1, 1, 1))
+        weights = [pack(b, rows, 1, 1, -(-channels // lanes))]
+        at = weights[0].start
+        bias = bias_of(b, layer)
+        if bias is not None:
+            return at, bias.start, [*weights, bias]
+    else:
+        weights = []
+        how = _how(window, filters)
+        at = Operand(b.const(filters.recipe + "depthwise", node.params["weight"], lanes=lanes, **how), 0)
+    keys = [node.params["bias"]] if "bias" in node.params else []
+    return at, Operand(b.const("bias_panels", *keys, channels=channels, lanes=lanes, groups=1), 0), weights

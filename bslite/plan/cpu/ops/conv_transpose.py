@@ -11,9 +11,10 @@ phases are one product per pixel whose results lie side by side, and a copy brin
 import math
 
 from bslite.passes import Layer
+from bslite.passes.families import TRANSPOSED
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View
-from bslite.plan.core.windows import volume, windows_of
+from bslite.plan.core.windows import shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.halos import layer_halo
 from bslite.plan.cpu.ops.conv import convolve
@@ -22,7 +23,7 @@ from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import filters_of, residual_of
 
 
-@CPU.register("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+@CPU.register(*TRANSPOSED, *(f"{name}_given" for name in TRANSPOSED))
 def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     """Lower a transposed convolution: a step for every phase, with residual and activation in its store."""
     node = layer.node
@@ -34,7 +35,8 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     halo = layer_halo(layer, b.spec, b.crop)
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)
     y, residual = b.write(layer.name), residual_of(b, layer)
-    for window in windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name):
+    params = shapes_of_params(b.spec, node, b.shapes)
+    for window in windows_of(node, params, b.shapes, layer.name):
         clipped = window.by_planes or bool(window.rows.before or window.rows.after)
         convolve(b, layer, x, y, residual, window, filters, clipped)
 
@@ -42,7 +44,7 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
 def _side_by_side(b: CpuBuilder, layer: Layer) -> bool:
     """Whether every output has one tap, and a register holds several phases of a pixel."""
     node, attrs = layer.node, layer.node.attrs
-    _, channels, *taps = b.spec.param_shapes(node)["weight"]
+    _, channels, *taps = shapes_of_params(b.spec, node, b.shapes)["weight"]
     plain = attrs["groups"] == 1 and not any((*attrs["padding"], *attrs["output_padding"]))
     disjoint = tuple(taps) == tuple(attrs["stride"]) and set(attrs["dilation"]) == {1}
     return (
@@ -52,6 +54,7 @@ def _side_by_side(b: CpuBuilder, layer: Layer) -> bool:
         and math.prod(taps) > 1
         and channels < b.machine.lanes
         and layer.residual is None
+        and not node.given
     )
 
 

@@ -3,16 +3,18 @@
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
+from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.step import CpuBuilder
 
 
-@CPU.register("linear")
+@CPU.register("linear", "linear_given")
 def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     """Lower ``x @ weight.T + bias``: the rows of x are the pixels of a line, or of several lines."""
     node = layer.node
-    k, c = b.spec.params[node.params["weight"]].shape
+    k, c = shapes_of_params(b.spec, node, b.shapes)["weight"]
     x = b.read(node.inputs[0], inner=-1, exact=True)
     rows = b.reshaped(x, (size_of(x.shape[:-1]), c))
     y = b.write(layer.name, inner=-1)
@@ -23,6 +25,14 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k)
-    contraction(b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows)
+    weight = given(b, layer, "weight")
+    pack = None
+    if weight is not None:
+        outer, inner = weight.strides
+        pack = packing(b, Matrices(weight, weight.offset, c, k, inner, outer))
+    contraction(
+        b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
+        bias=bias_of(b, layer),
+    )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

@@ -3,17 +3,15 @@
 import itertools
 import math
 
-from bslite.kernels.contracts.cpu.gemm import PackPanels
 from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, View, contiguous
 from bslite.plan.cpu.contraction import contraction, merge_lines
-from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.packing import Matrices, pack
 from bslite.plan.cpu.reduction import reduction_of_rows
-from bslite.plan.cpu.sharing import item_count
-from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import LineTiling
 from bslite.plan.shared.attention import copied
 
@@ -79,21 +77,13 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
 def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
     """Append the step that packs the ``own`` matrices of ``w`` into ``[matrices, elements]``."""
     k, n = w.shape[-2:]
-    lanes = b.machine.lanes
-    count, size = size_of(own), k * lanes * tiling.registers
-    memory = b.dense((count, size))
     sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     if len(sizes) > OUTER:
         w = copied(b, View(w.buffer, w.offset, (*own, k, n), w.strides))
         sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     sizes, (runs,) = padded(sizes, [runs], OUTER)
-    blocks = min(tiling.panels, -(-item_count(b.machine, 0.3 * count * k * n) // count))
-    block_panels = -(-tiling.panels // blocks)
-    blocks = -(-tiling.panels // block_panels)
-    record = PackPanels(
-        w.start, memory.start, in_bytes(runs), n1=sizes[1], n2=sizes[2], x_row=4 * w.strides[-2],
-        x_col=4 * w.strides[-1], rows=k, cols=n, matrix_bytes=4 * size, width=tiling.width, tail=tiling.tail,
-        panels=tiling.panels, block_panels=block_panels, blocks=blocks,
-    )  # fmt: skip
-    step(b, record, count * blocks, [w], [memory])
-    return memory
+    (n0, n1, n2), (x0, x1, x2) = sizes, runs
+    matrices = Matrices(
+        w, w.offset, k, n, w.strides[-2], w.strides[-1], sizes=(n0, n1, n2), runs=(x0, x1, x2)
+    )
+    return pack(b, matrices, tiling.width, tiling.tail, tiling.panels)

@@ -1,0 +1,114 @@
+"""Weights that are values: steps that pack them at each run, as recipes pack constants."""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import NamedTuple
+
+from bslite.kernels.contracts.cpu.gemm import PackPanels, Three
+from bslite.kernels.contracts.record import Operand
+from bslite.passes import Layer
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.windows import Window, volume
+from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.cpu.tiling import LineTiling
+from bslite.plan.shared.conv import Filters
+
+#: Panels, the element where the first image's begin, and the elements between two images' panels.
+Packed = tuple[View, int, int]
+Pack = Callable[[LineTiling], Packed]
+
+
+class Matrices(NamedTuple):
+    """Matrices of ``rows`` x ``cols`` for each of the ``taps``, from element ``at`` of the view ``memory``.
+
+    Strides and the places of taps are in elements. Three axes of ``sizes`` and strides ``runs`` lie around
+    them.
+    """
+
+    memory: View
+    at: int
+    rows: int
+    cols: int
+    row: int
+    col: int
+    taps: Sequence[int] = (0,)
+    sizes: Three = (1, 1, 1)
+    runs: Three = (0, 0, 0)
+
+
+def pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View:
+    """Append the step that packs matrices into panels ``[matrices, elements]``, rows in the order of taps."""
+    n0, n1, n2 = m.sizes
+    count, rows = n0 * n1 * n2, m.rows * len(m.taps)
+    size = rows * b.machine.lanes * ((panels - 1) * width + tail)
+    packed = b.dense((count, size))
+    blocks = min(panels, -(-item_count(b.machine, 0.3 * count * rows * m.cols) // count))
+    block_panels = -(-panels // blocks)
+    blocks = -(-panels // block_panels)
+    x0, x1, x2 = m.runs
+    places = b.const("offsets", values=[4 * t for t in m.taps])
+    record = PackPanels(
+        Operand(m.memory.buffer, m.at), packed.start, Operand(places, 0),
+        (4 * x0, 4 * x1, 4 * x2), n1=n1, n2=n2, x_row=4 * m.row, x_col=4 * m.col, taps=len(m.taps),
+        rows=m.rows, cols=m.cols, matrix_bytes=4 * size, width=width, tail=tail, panels=panels,
+        block_panels=block_panels, blocks=blocks,
+    )  # fmt: skip
+    step(b, record, count * blocks, [m.memory], [packed])
+    return packed
+
+
+def given(b: CpuBuilder, layer: Layer, role: str) -> View | None:
+    """A parameter of the layer that is a value."""
+    name = layer.node.given.get(role)
+    return None if name is None else b.values[name]
+
+
+def weights_of(b: CpuBuilder, layer: Layer, window: Window, filters: Filters) -> Matrices | None:
+    """The filters of one convolution, a matrix for each group and tap, where they are a value."""
+    view = given(b, layer, "weight")
+    if view is None:
+        return None
+    w = volume(view)
+    outer, inner, *taps = w.strides
+    first = sum(a.first_tap * s for a, s in zip(window, taps, strict=True))
+    steps = [a.tap_step * s for a, s in zip(window, taps, strict=True)]
+    places = [
+        sum(i * s for i, s in zip(tap, steps, strict=True))
+        for tap in product(*(range(a.taps) for a in window))
+    ]
+    row, col = (outer, inner) if filters.recipe else (inner, outer)
+    depth, channels = filters.group_depth, filters.group_channels
+    apart = outer * (depth if filters.recipe else channels)
+    return Matrices(
+        view, view.offset + first, depth, channels, row, col, places, (1, 1, filters.groups), (0, 0, apart)
+    )
+
+
+def packing(b: CpuBuilder, weights: Matrices) -> Pack:
+    """What packs the weights for a step, and for the one of the pixels that remain only once."""
+    made: list[View] = []
+
+    def packed(tiling: LineTiling) -> Packed:
+        if not made:
+            made.append(pack(b, weights, tiling.width, tiling.tail, tiling.panels))
+        return made[0], 0, 0
+
+    return packed
+
+
+def bias_of(b: CpuBuilder, layer: Layer, groups: int = 1) -> View | None:
+    """The bias, where it is a value, with the channels of every group in whole registers."""
+    view = given(b, layer, "bias")
+    if view is None:
+        return None
+    mine = view.shape[0] // groups
+    whole = -(-mine // b.machine.lanes) * b.machine.lanes
+    if groups == 1 or whole == mine:
+        return b.arranged(view, 0)
+    memory = b.dense((groups, whole))
+    b.copy(
+        b.reshaped(view, (groups, mine)),
+        View(memory.buffer, memory.offset, (groups, mine), (whole, 1), NO_HALO),
+    )
+    return memory
