@@ -19,6 +19,17 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "addmv": (lambda x: torch.addmv(LINE[:1], x, LINE, beta=0.5, alpha=2), (5,), ""),
     "addmm, scaled": (lambda x: torch.addmm(x[:, :4], x, MATRIX, beta=0.5, alpha=3), (5,), ""),
     "linear, weight computed": (lambda x: F.linear(x, x[0].tanh(), LINE[:3]), (3, 5), ""),
+    "conv2d, weight computed": (lambda x: F.conv2d(x, x[:1, :, :2, :2].tanh(), LINE[:1]), (3, 7, 6), ""),
+    "conv1d, weight and bias computed": (
+        lambda x: F.conv1d(x, x[0, :, :4].reshape(6, 1, 2), x[0, :, :2].flatten(), groups=3),
+        (3, 5),
+        "",
+    ),
+    "transposed, bias computed": (
+        lambda x: F.conv_transpose1d(x, STACK[:, :4].transpose(0, 1), x[0, 0, :2], stride=2),
+        (4, 5),
+        "",
+    ),
     "norm by the batch": (lambda x: F.batch_norm(x, None, None, training=True), (3, 4, 5), ""),
     "BatchNorm2d without statistics": (nn.BatchNorm2d(3, track_running_stats=False), (3, 4, 5), ""),
     "kthvalue": (lambda x: x.kthvalue(3, 1)[0], (5, 4), "topk slice gather_elements flatten"),

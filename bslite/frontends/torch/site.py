@@ -55,6 +55,9 @@ class Site(AnySite):
                 raise Varies(f"its {key} depends on a free size")
         name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
         given = {role: p for role, p in (params or {}).items() if p is not None}
+        if any(isinstance(p, Value) for p in given.values()) and f"{op}_given" in ops.REGISTRY:
+            inputs = (*inputs, *(given[role] for role in ops.get(op).params if role in given))
+            op, given = f"{op}_given", {}
         dtypes = taken_dtypes(op, inputs, given, attrs)
         keys = {role: self._param(role, p) for role, p in given.items()}
         sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
