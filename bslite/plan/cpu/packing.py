@@ -1,5 +1,6 @@
 """Weights that are values: steps that pack them at each run, as recipes pack constants."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
@@ -64,9 +65,19 @@ def given(b: CpuBuilder, layer: Layer, role: str) -> View | None:
     return None if name is None else b.values[name]
 
 
-def weights_of(b: CpuBuilder, layer: Layer, window: Window, filters: Filters) -> Matrices | None:
-    """The filters of one convolution, a matrix for each group and tap, where they are a value."""
+def with_weight(b: CpuBuilder, layer: Layer, filters: Filters) -> Filters:
+    """The filters with their weight, if it is a value. One of several taps is copied with axis 1 innermost:
+    the kernel then loads registers of a tap's matrix, not single elements.
+    """
     view = given(b, layer, "weight")
+    if view is not None and math.prod(view.shape[2:]) > 1:
+        view = b.arranged(view, 1, exact=True)
+    return filters._replace(weight=view)
+
+
+def weights_of(window: Window, filters: Filters) -> Matrices | None:
+    """The filters of one convolution, a matrix for each group and tap, where they are a value."""
+    view = filters.weight
     if view is None:
         return None
     w = volume(view)

@@ -18,6 +18,7 @@ class Filters(NamedTuple):
     group_channels: int
     recipe: str = ""  # added to the names of the recipes
     how: Mapping[str, Any] = {}
+    weight: View | None = None  # where it is a value
 
     @property
     def depthwise(self) -> bool:

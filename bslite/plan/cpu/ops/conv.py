@@ -17,7 +17,7 @@ from bslite.plan.core.windows import Halo, Window, made_by, shapes_of_params, vo
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
-from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of
+from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of, with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
@@ -28,7 +28,7 @@ from bslite.plan.shared.conv import Filters, filters_of, residual_of
 def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """Lower a convolution, dense, grouped or depthwise, with residual and activation in its store."""
     window, halo, clipped = window_of(b, layer)
-    filters = filters_of(b, layer)
+    filters = with_weight(b, layer, filters_of(b, layer))
     depthwise = filters.depthwise and layer.residual is None
     x = b.read(layer.node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
     y, residual = b.write(layer.name), residual_of(b, layer)
@@ -107,7 +107,7 @@ def convolve(
         d, size, geometry = _recut(
             b, window, (n, d, p, q), filters, geometry, between, clipped, len(y.shape) == 3 or p == 1
         )
-    weights = weights_of(b, layer, window, filters)
+    weights = weights_of(window, filters)
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
     append(
         b, layer, origin, y, residual, size, geometry, terms,
@@ -242,7 +242,7 @@ def _depthwise_weights(
 ) -> tuple[Operand, Operand, list[View]]:
     """Filters ``[C/lanes][taps][lanes]`` and bias, and those of the two that are values."""
     node, lanes = layer.node, b.machine.lanes
-    matrices = weights_of(b, layer, window, filters)
+    matrices = weights_of(window, filters)
     if matrices:  # the one column of every group is a column
         rows = matrices._replace(cols=channels, col=matrices.runs[2], sizes=(1, 1, 1))
         weights = [pack(b, rows, 1, 1, -(-channels // lanes))]

@@ -18,6 +18,7 @@ from bslite.plan.core.windows import shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.halos import layer_halo
 from bslite.plan.cpu.ops.conv import convolve
+from bslite.plan.cpu.packing import with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import filters_of, residual_of
@@ -30,7 +31,7 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     if _side_by_side(b, layer):
         _at_once(b, layer)
         return
-    filters = filters_of(b, layer)
+    filters = with_weight(b, layer, filters_of(b, layer))
     depthwise = filters.depthwise and layer.residual is None
     halo = layer_halo(layer, b.spec, b.crop)
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)
