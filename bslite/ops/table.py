@@ -8,8 +8,9 @@ from bslite.ops import Attr, Kind, Op
 HEAD = """# Ops
 
 Generated from the declarations in `bslite/ops` by `python -m bslite.ops.table`; do not edit. Every op runs
-in the NumPy reference and on the engines for CPU and GPU (dropout is dropped before planning). Parameters in
-brackets are optional; an attribute without a default is required.
+in the NumPy reference and on the engine for CPUs (dropout is dropped before planning), all but products of
+integers and those whose weights are values (`..._given`) on that for GPUs, too. Parameters in brackets are
+optional; an attribute without a default is required.
 
 | op | what it computes | inputs | parameters | attributes | torch | ONNX | cases |
 |---|---|---|---|---|---|---|---:|
