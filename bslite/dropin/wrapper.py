@@ -59,12 +59,27 @@ def optimize(
         if fallback == "warn":
             warnings.warn(text, UserWarning, stacklevel=2)
         return module
+    _load()
     wrapped = _wrap(module, Options(fallback, tune, threads))
     if example_inputs is not None:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         with torch.no_grad():
             runner_of(wrapped)(tuple(given), {})
     return wrapped
+
+
+@functools.cache
+def _load() -> None:
+    """Load what the first call of any module needs: torch's exporter, the engine and its kernel of digests.
+
+    It takes half a second, which no call need wait for.
+    """
+    import torch.export._trace  # noqa: F401
+
+    from bslite.dropin.watch import digest_of
+    from bslite.engines import cpu  # noqa: F401
+
+    digest_of(())()
 
 
 def is_wrapped(module: Any) -> bool:
