@@ -75,8 +75,8 @@ def lstm_rounded(
 
     def sums(x: Array, h: Array) -> Array:
         numbers, scale = rounded(h)
-        if np.isnan(scale):
-            return x + scale
+        if not np.isfinite(scale):  # no number stands for what is infinite
+            return np.full_like(x, np.nan)
         return x + (numbers.astype(np.int64) @ whole).astype(h.dtype) * (scale_hh.astype(h.dtype) * scale)
 
     return _lstm(inputs, sums, (hidden, hidden), None, peephole, (reverse, initial_state, lengths))
