@@ -270,8 +270,11 @@ def with_peepholes(x, *, weight_ih, weight_hh, bias_ih, bias_hh, peephole, **end
 def lstm_rounded(x, *rest, weight_hh, scale_hh, peephole=None, reverse, initial_state, lengths):  # type: ignore[no-untyped-def]
     """torch has none: the equations written out, h by way of 8-bit numbers."""
     weight_hh = weight_hh.to(x.dtype) * scale_hh[:, None]
-    p = (torch.zeros_like(scale_hh[: 3 * weight_hh.shape[1]]) if peephole is None else peephole).chunk(3)
     steps, batch, _ = x.shape
+
+    def sees(part, c):  # type: ignore[no-untyped-def] # none is not one of zero: c may be infinite
+        return 0 if peephole is None else peephole.chunk(3)[part] * c
+
     found = rest[-1] if lengths else torch.full((batch,), steps)
     h, c = rest[:2] if initial_state else [x.new_zeros(batch, weight_hh.shape[1])] * 2
     out, rows = x.new_zeros(steps + 2, batch, weight_hh.shape[1]), torch.arange(batch)
@@ -283,8 +286,8 @@ def lstm_rounded(x, *rest, weight_hh, scale_hh, peephole=None, reverse, initial_
         live = t < found
         at = torch.where(live, found - 1 - t, t) if reverse else torch.full((batch,), t)
         i, f, g, o = (x[at, rows] + F.linear(seen, weight_hh)).chunk(4, 1)
-        new_c = torch.sigmoid(f + p[1] * c) * c + torch.sigmoid(i + p[0] * c) * torch.tanh(g)
-        new_h = torch.sigmoid(o + p[2] * new_c) * torch.tanh(new_c)
+        new_c = torch.sigmoid(f + sees(1, c)) * c + torch.sigmoid(i + sees(0, c)) * torch.tanh(g)
+        new_h = torch.sigmoid(o + sees(2, new_c)) * torch.tanh(new_c)
         h, c = torch.where(live[:, None], new_h, h), torch.where(live[:, None], new_c, c)
         out[at[live], rows[live]] = h[live]
     out[steps], out[steps + 1] = h, c
