@@ -108,3 +108,29 @@ def lrn(x: Array, *, size: int, alpha: float, beta: float, k: float) -> Array:
     for i in range(size):
         total += squares[:, i : i + x.shape[1]]
     return x / (k + alpha / size * total) ** beta
+
+
+@reference("batch_stats")
+def batch_stats(x: Array) -> Array:
+    """``[mean[c], mean((x - mean[c])^2)]`` over images and pixels, arXiv 1502.03167 algorithm 1.
+
+    x ``[N, C, ...]``; ``[2, C]``. In float64 in any case, as reductions are.
+    """
+    axes = (0, *range(2, x.ndim))
+    return np.stack([x.mean(axes, np.float64), x.var(axes, np.float64)])
+
+
+@reference("batch_norm_given")
+def batch_norm_given(
+    x: Array, stats: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float
+) -> Array:
+    """`batch_norm` by means and variances ``[2, C]``."""
+    return batch_norm(x, running_mean=stats[0], running_var=stats[1], weight=weight, bias=bias, eps=eps)
+
+
+@reference("batch_sums")
+def batch_sums(grad: Array, x: Array, stats: Array) -> Array:
+    """``[sum(g), sum(g * (x - mean[c]))]`` over images and pixels; g and x ``[N, C, ...]``, ``[2, C]``."""
+    axes, g = (0, *range(2, x.ndim)), grad.astype(np.float64)
+    centred = x.astype(np.float64) - per_channel(stats[0], x.ndim)
+    return np.stack([g.sum(axes), (g * centred).sum(axes)])

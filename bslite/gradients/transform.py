@@ -9,20 +9,23 @@ from bslite.spec import ModelSpec
 
 
 def gradient(
-    spec: ModelSpec, wrt: Sequence[str] | None = None, shapes: Sequence[Sequence[int]] | None = None
+    spec: ModelSpec,
+    wrt: Sequence[str] | None = None,
+    shapes: Sequence[Sequence[int]] | None = None,
+    of: Sequence[str] | None = None,
 ) -> ModelSpec:
     """A model with the outputs of ``spec`` and, after them, the gradients of what ``wrt`` names.
 
     ``wrt``: inputs and parameters of float32; if None, all parameters of layers. Those that are values
     themselves (``constant``: an embedding's table, a token), which may be numbers that nobody learns, have to
-    be named. ``shapes``: of the
-    inputs, which the new model fixes; those of the examples if None. For each output of float32 the model
-    has one input more, the gradient that comes from behind it, of its shape, called "d/" and the output's
-    label; a single output of shape [], a loss, has none: its own gradient is 1. The gradients are labelled
-    likewise. What nothing depends on has the gradient 0.
+    be named. ``shapes``: of the inputs, which the new model fixes; those of the examples if None. ``of``:
+    labels of the outputs that have gradients, all of float32 if None. For each of them the model has one
+    input more, the gradient that comes from behind it, of its shape, called "d/" and the output's label; a
+    single output of shape [], a loss, has none: its own gradient is 1. The gradients are labelled likewise.
+    What nothing depends on has the gradient 0.
 
-    Raises SpecError if ``wrt`` names what is not there or is not float32, and UnsupportedError with all the
-    layers in the way that have no gradient.
+    Raises SpecError if ``wrt`` or ``of`` names what is not there or is not float32, and UnsupportedError with
+    all the layers in the way that have no gradient.
     """
     given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
     known = spec.infer_shapes(given)
@@ -31,7 +34,7 @@ def gradient(
     wanted = _wanted(spec, wrt)
     keys = {key for key in wanted if key in spec.params}
     reached = _reached(spec, {name for name in wanted if name not in keys}, keys)
-    grads = _seeds(spec, tape)
+    grads = _seeds(spec, tape, of)
     found: dict[str, Value] = {}
     lacking: list[str] = []
     for node in reversed(spec.nodes):
@@ -93,11 +96,15 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
     return reached
 
 
-def _seeds(spec: ModelSpec, tape: GraphTape) -> dict[str, Value]:
+def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None) -> dict[str, Value]:
     """The gradients that come from behind: inputs, or 1 of a loss."""
     seeds: dict[str, Value] = {}
     made = [(tape[out], label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
     floats = [(value, label) for value, label in made if value.dtype == "float32"]
+    if of is not None:
+        if wrong := [label for label in of if label not in [found for _, found in floats]]:
+            raise SpecError(f"model {spec.name!r} has no output of float32 called {', '.join(wrong)}")
+        floats = [(value, label) for value, label in floats if label in of]
     taken = {i.name for i in spec.inputs} | {n.name for n in spec.nodes}
     for value, label in floats:
         loss = len(floats) == 1 and value.shape == ()

@@ -15,6 +15,7 @@ from bslite.passes.moves import (
     two_reshapes,
 )
 from bslite.passes.one_hot import function_into_table, one_hot_product
+from bslite.passes.parts import batch_norm_in_parts
 from bslite.spec import Node
 
 #: A rule is told a node, may rewrite it, and says whether it did.
@@ -34,6 +35,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "permute": (two_permutations, permutation_undone, does_nothing),
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
+    "batch_norm_given": (batch_norm_in_parts,),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product,),
 }

@@ -49,6 +49,11 @@ def test_each_output_has_a_gradient_from_behind() -> None:
     )
     with pytest.raises(InputError, match=r"\[2, 4\]"):
         bslite.run(backward, [noise(2, 4)] * 3)
+    alone = bslite.gradient(spec, ["x"], [(3, 4)], of=["b"])
+    assert [i.name for i in alone.inputs] == ["x", "d/b"]
+    np.testing.assert_array_equal(exact(alone, x0, db)["d/x"], -np.asarray(db, "f8"))
+    with pytest.raises(SpecError, match="no output of float32 called c, d"):
+        bslite.gradient(spec, ["x"], of=["a", "c", "d"])
 
 
 def test_all_parameters_unless_some_are_named() -> None:

@@ -74,6 +74,13 @@ def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type
     return weights @ v
 
 
+@oracle
+def batch_sums(grad, x, stats):  # type: ignore[no-untyped-def]
+    wide = (-1, *(1,) * (x.ndim - 2))
+    both = grad, grad * (x - stats[0].reshape(wide))
+    return torch.stack([v.transpose(0, 1).flatten(1).sum(1) for v in both])
+
+
 # -- picking, putting, resizing; by ONNX where torch has no such mode ------------------------------
 
 

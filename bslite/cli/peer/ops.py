@@ -234,6 +234,22 @@ def gather(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
     return rows.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of every channel."""
+    columns = x.transpose(0, 1).flatten(1)
+    return columns.mean(1), columns.var(1, correction=0)
+
+
+def _batch_norm(
+    x: Tensor, stats: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float
+) -> Tensor:
+    """torch's own has no gradient by the statistics."""
+    wide = (-1, *(1,) * (x.ndim - 2))
+    made = (x - stats[0].reshape(wide)) * torch.rsqrt(stats[1].reshape(wide) + eps)
+    made = made if weight is None else made * weight.reshape(wide)
+    return made if bias is None else made + bias.reshape(wide)
+
+
 TORCH_OPS |= {
     "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim, dtype=x.dtype),
     "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
@@ -258,6 +274,8 @@ TORCH_OPS |= {
     "normalize": lambda x, axis, eps: F.normalize(x, 2.0, axis, eps),
     "group_norm": F.group_norm,
     "lrn": F.local_response_norm,
+    "batch_stats": lambda x: torch.stack(_moments(x)),
+    "batch_norm_given": _batch_norm,
     "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
     "clamp": lambda x, low, high: torch.clamp(x, low, high),
     "quantize": lambda x, scale, low: torch.clamp(torch.round(x / scale), low, low + 255),

@@ -18,7 +18,7 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
     """Append the steps from x to y, both with channels innermost; return False, without a step, where the
     pixels lie along too many axes.
     """
-    found = _lines(x, y)
+    found = lines_of(x, y)
     if found is None:
         return False
     (lines, pixels), x_strides, y_strides = found
@@ -26,7 +26,7 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
     machine = b.machine
     registers = -(-channels // machine.lanes)
     padded = -(-registers // 2) * 2 * machine.lanes
-    band_lines = min(lines, max(1, BAND_PIXELS // pixels))
+    band_lines = lines_of_band(lines, pixels)
     bands = -(-lines // band_lines)
     loads = float(n * registers * lines * pixels)
     size = Lines(lines, pixels, channels, padded)
@@ -56,7 +56,12 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
     return True
 
 
-def _lines(x: View, y: View) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
+def lines_of_band(lines: int, pixels: int) -> int:
+    """The lines of a band."""
+    return min(lines, max(1, BAND_PIXELS // pixels))
+
+
+def lines_of(x: View, y: View) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
     """The axes after the channels as lines of pixels: the number of both, and their strides in x and in y.
     None if there are more axes.
     """

@@ -155,3 +155,54 @@ class ScalePixels(StepRecord, kernel="scale_pixels"):
     y_pixel: int
     size: Lines
     cut: Shares
+
+
+class BatchMoments(StepRecord, kernel="batch_moments"):
+    """Statistics of a batch, step 2: means and variances ``y [2][channels]`` from what `ChannelMoments` made.
+
+    Of ``images`` x ``bands`` bands of ``band_lines`` lines. An item is ``block`` registers of channels.
+    """
+
+    moments: Operand
+    y: Operand
+    y_row: int
+    images: int
+    bands: int
+    band_lines: int
+    size: Lines
+    block: int
+
+
+class BatchProducts(StepRecord, kernel="batch_products"):
+    """The gradient of a batch norm, step 1: ``partials [images][bands][2][padded]`` of every band of lines.
+
+    The two are the sums of g and of ``g * (x - mean)``, for means ``[channels]``, in float64.
+    """
+
+    g: Operand
+    x: Operand
+    means: Operand
+    partials: Operand
+    g_image: int
+    g_line: int
+    g_pixel: int
+    x_image: int
+    x_line: int
+    x_pixel: int
+    size: Lines
+    cut: Shares
+
+
+class BatchTotals(StepRecord, kernel="batch_totals"):
+    """The gradient of a batch norm, step 2: ``y [2][channels]``, the sums over ``parts`` of `BatchProducts`.
+
+    An item is ``block`` registers of channels.
+    """
+
+    partials: Operand
+    y: Operand
+    y_row: int
+    parts: int
+    channels: int
+    padded: int
+    block: int

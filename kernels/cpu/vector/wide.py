@@ -13,6 +13,7 @@ from bslite.kernels.cpu.vector.simd import (
     arithmetic,
     first_lanes,
     llvm_of_lanes,
+    pointer,
     primitive,
     splat_ir,
     vec_t,
@@ -47,6 +48,18 @@ def widen(builder, x):
 def narrow(builder, x):
     """The lanes rounded to float32."""
     return builder.fptrunc(x, VEC)
+
+
+@primitive(wide_t, types.int64)
+def load_wide(builder, address):
+    """The float64 values at ``address``."""
+    return builder.load(pointer(builder, address, DOUBLES), align=8)
+
+
+@primitive(types.void, types.int64, wide_t)
+def store_wide(builder, address, value):
+    """Writes all lanes as float64."""
+    builder.store(value, pointer(builder, address, DOUBLES), align=8)
 
 
 @primitive(wide_t, types.float64)

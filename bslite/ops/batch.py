@@ -1,0 +1,145 @@
+"""Batch norm in training: statistics of the batch that are values, and what its gradient sums up."""
+
+import math
+from collections.abc import Sequence
+
+from bslite.ops import checks
+from bslite.ops.core import Attrs, Case, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.normalize import EPS
+from bslite.ops.values import Applied, Gradients, Value
+
+#: Sizes of values in the cases of all these ops.
+SHAPES: Sequence[tuple[str, Shape]] = (
+    ("one channel", (2, 1, 3, 1)),
+    ("image", (2, 19, 7, 6)),
+    ("many channels, one image", (1, 131, 3, 5)),
+    ("large image", (3, 8, 33, 40)),
+    ("features", (37, 12)),
+    ("pixels of one", (9, 20, 1, 1)),
+    ("sequence", (4, 7, 601)),
+    ("volume", (2, 3, 4, 5, 6)),
+)
+
+
+def wide(x: Value) -> Shape:
+    """The shape in which a number per channel is broadcast to ``[N, C, ...]``."""
+    return (x.shape[1], *(1,) * (len(x.shape) - 2))
+
+
+def moment(stats: Value, which: int) -> Value:
+    """The means (0) or variances (1) of ``[2, C]``, as ``[C]``."""
+    return stats.sliced(0, which, which + 1).reshape(stats.shape[1])
+
+
+def both(first: Value, second: Value) -> Value:
+    """Two vectors ``[C]`` as ``[2, C]``."""
+    return first.reshape(1, *first.shape).op("concat", second.reshape(1, *second.shape), axis=0)
+
+
+class BatchOp(Op):
+    """Base of the ops on ``[N, C, ...]`` and statistics ``[2, C]``: mean and variance of every channel."""
+
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return False
+
+    def _check(self, x: Shape, stats: Shape) -> None:
+        checks.rank_at_least(self.name, x, 2, "[N, C, ...]")
+        checks.param_shape(self.name, "stats", stats, (2, x[1]), f"(mean and variance of {x[1]} channels)")
+
+
+class BatchStats(BatchOp):
+    """Mean and variance of every channel over images and pixels, ``[2, C]``; the variance divides by n."""
+
+    name = "batch_stats"
+    kind = Kind.REDUCTION
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.rank_at_least(self.name, ins[0], 2, "[N, C, ...]")
+        return (2, ins[0][1])
+
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 4 * math.prod(ins[0])  # sum; subtract, square, add
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,) = at.inputs
+        count = x.size // x.shape[1]
+        mean, by_mean, by_var = (
+            v.reshape(*wide(x)) for v in (moment(at.output, 0), moment(grad, 0), moment(grad, 1))
+        )
+        return {0: (x - mean) * (by_var * (2.0 / count)) + by_mean * (1.0 / count)}
+
+    samples = [case(label, shape) for label, shape in SHAPES]
+
+
+class BatchNormGiven(BatchOp):
+    """Batch norm of ``[N, C, ...]`` by statistics ``[2, C]`` that are a value, as are weight and bias."""
+
+    name = "batch_norm_given"
+    kind = Kind.REDUCTION
+    arity = (2, 4)
+    attrs = (EPS,)
+    cost = 3
+    sample_range = (0.0, 2.0)  # variances are not negative
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, stats, *affine = ins
+        self._check(x, stats)
+        for role, got in zip(("weight", "bias"), affine, strict=False):
+            checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
+        return x
+
+    def parts(self, ins: Sequence[Value], attrs: Attrs) -> Value:
+        """The same in nodes that engines have kernels for."""
+        x, stats, *affine = ins
+        scale = self._scale(stats, affine[0] if affine else None, attrs).reshape(*wide(x))
+        made = (x - moment(stats, 0).reshape(*wide(x))) * scale
+        return made + affine[1].reshape(*wide(x)) if len(affine) > 1 else made
+
+    def _scale(self, stats: Value, weight: Value | None, attrs: Attrs) -> Value:
+        scale = (moment(stats, 1) + attrs["eps"]).op("rsqrt")
+        return scale if weight is None else weight * scale
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """All of it follows from two sums per channel, which one pass makes (arXiv 1502.03167, section 3)."""
+        x, stats, *affine = at.inputs
+        inverse = self._scale(stats, None, at.attrs)
+        scale = self._scale(stats, affine[0] if affine else None, at.attrs)
+        sums = grad.op("batch_sums", x, stats)
+        by_shift, by_centred = moment(sums, 0), moment(sums, 1)
+        by_stats = both(-by_shift * scale, by_centred * scale * inverse * inverse * -0.5)
+        made: dict[int | str, Value] = {0: grad * scale.reshape(*wide(x)), 1: by_stats}
+        by_affine = [by_centred * inverse, by_shift][: len(affine)]
+        return made | {2 + i: value for i, value in enumerate(by_affine)}
+
+    samples = [
+        *(case(label, shape, (2, shape[1]), (shape[1],), (shape[1],)) for label, shape in SHAPES),
+        case("no scale, no shift, large eps", (2, 6, 5, 5), (2, 6), eps=1e-2),
+        case("scale alone", (3, 6, 4, 5), (2, 6), (6,)),
+    ]
+
+
+class BatchSums(BatchOp):
+    """The sums of ``g`` and of ``g * (x - mean)`` of every channel, ``[2, C]``; inputs g, x, ``[2, C]``."""
+
+    name = "batch_sums"
+    kind = Kind.REDUCTION
+    arity = (3, 3)
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        grad, x, stats = ins
+        self._check(x, stats)
+        checks.param_shape(self.name, "the gradient", grad, x, "(that of the input)")
+        return (2, x[1])
+
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 4 * math.prod(ins[1])
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        g, x, stats = at.inputs
+        by_sum, by_product = (moment(grad, i).reshape(*wide(x)) for i in range(2))
+        centred = x - moment(stats, 0).reshape(*wide(x))
+        by_mean = -moment(grad, 1) * moment(at.output, 0)
+        return {0: by_sum + by_product * centred, 1: g * by_product, 2: both(by_mean, by_mean * 0.0)}
+
+    def cases(self) -> Sequence[Case]:
+        return [case(label, shape, shape, (2, shape[1])) for label, shape in SHAPES]

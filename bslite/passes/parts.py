@@ -1,0 +1,63 @@
+"""Rules that write an op as the nodes that an engine has kernels for, told in values."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bslite.errors import UnsupportedError
+from bslite.ops import get, infer, parse_attrs
+from bslite.ops.batch import BatchNormGiven
+from bslite.ops.values import Param, Value
+from bslite.passes.draft import Draft
+from bslite.spec import Node
+
+
+class DraftTape:
+    """Nodes that are to stand in front of ``node``, named after it. Sizes are those of the examples."""
+
+    def __init__(self, draft: Draft, node: Node) -> None:
+        self._draft, self._node = draft, node
+        self.nodes: list[Node] = []
+        self.inputs = [self._value(name, draft.shape(name), draft.dtypes[name]) for name in node.inputs]
+
+    def _value(self, name: str, shape: Sequence[int], dtype: str) -> Value:
+        return Value(self, name, tuple(shape), dtype)
+
+    def put(
+        self, op: str, inputs: Sequence[Value], params: Mapping[str, Param] | None = None, **attrs: Any
+    ) -> Value:
+        """See `Tape`; parameters are none."""
+        if params:
+            raise UnsupportedError(f"op {op!r} in parts of another one takes no parameters")
+        declared = get(op)
+        parsed = parse_attrs(declared, attrs)
+        name = f"{self._node.name}/{op} {len(self.nodes)}"
+        self.nodes.append(Node(name, op, tuple(x.name for x in inputs), {}, parsed))
+        shape = infer(declared, [x.shape for x in inputs], {}, parsed)
+        return self._value(name, shape, declared.dtype([x.dtype for x in inputs], {}, parsed))
+
+    def constant(self, value: npt.ArrayLike, dtype: npt.DTypeLike | None = None) -> Value:
+        """See `Tape`."""
+        array = np.asarray(value, dtype)
+        array = array.astype(np.float32) if array.dtype.kind == "f" else array
+        key = f"{self._node.name}/number {len(self.nodes)}"
+        self._draft.params[key] = array
+        self.nodes.append(Node(key, "constant", (), {"value": key}, {}))
+        return self._value(key, array.shape, array.dtype.name)
+
+    def stored(self, key: str) -> Value:
+        """See `Tape`."""
+        raise UnsupportedError(f"parameter {key!r} in parts of an op that has none")
+
+
+def batch_norm_in_parts(draft: Draft, node: Node) -> bool:
+    """A batch norm by statistics that are a value, as arithmetic that chains take along."""
+    op = node.declaration
+    assert isinstance(op, BatchNormGiven)
+    tape = DraftTape(draft, node)
+    op.parts(tape.inputs, node.attrs)
+    *before, last = tape.nodes
+    draft.put(Node(node.name, last.op, last.inputs, last.params, last.attrs), *before)
+    return True

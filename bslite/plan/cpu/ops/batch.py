@@ -1,0 +1,112 @@
+"""Lowerings of a batch's statistics and of the sums in their gradient, in two steps each."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bslite.kernels.contracts.cpu.rows import BatchMoments, BatchProducts, BatchTotals, ChannelMoments, Lines
+from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.passes import Layer
+from bslite.plan.core.lowering import CPU
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.cpu.group_norm import lines_of, lines_of_band
+from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.sharing import item_count, share_image
+from bslite.plan.cpu.step import CpuBuilder, step
+
+
+class _Batch(NamedTuple):
+    """Values of one shape as lines of pixels; ``steps`` are the strides of image, line and pixel of each."""
+
+    images: int
+    size: Lines
+    steps: Sequence[tuple[int, ...]]
+    views: Sequence[View]
+
+    @property
+    def loads(self) -> int:
+        """Registers of one of the values."""
+        return self.images * self.size.lines * self.size.pixels * self.size.padded
+
+
+def _batch(b: CpuBuilder, names: Sequence[str]) -> _Batch:
+    views = [_as_pixels(b.read(name, inner=1, exact=True)) for name in names]
+    if lines_of(views[0], views[-1]) is None:  # the pixels lie along too many axes
+        plain = [b.fresh(v.shape, 1, NO_HALO) for v in views]
+        for view, copy in zip(views, plain, strict=True):
+            b.copy(view, copy)
+        views = plain
+    found = lines_of(views[0], views[-1])
+    assert found is not None
+    (lines, pixels), *runs = found
+    images, channels = views[0].shape[:2]
+    pair = 2 * b.machine.lanes  # kernels take two registers of channels at once
+    size = Lines(lines, pixels, channels, -(-channels // pair) * pair)
+    steps = [in_bytes((v.strides[0], *run)) for v, run in zip(views, runs, strict=False)]
+    return _Batch(images, size, steps, views)
+
+
+def _as_pixels(view: View) -> View:
+    """Images of one pixel as one image of as many pixels."""
+    if any(n > 1 for n in view.shape[2:]):
+        return view
+    (n, channels), (apart, along) = view.shape[:2], view.strides[:2]
+    return View(view.buffer, view.offset, (1, channels, n), (0, along, apart))
+
+
+def _cut(b: CpuBuilder, batch: _Batch, passes: int) -> tuple[Shares, int]:
+    """Bands of lines, whose size depends on shapes alone, and blocks of channels; the number of bands."""
+    lines, pixels = batch.size.lines, batch.size.pixels
+    band_lines = lines_of_band(lines, pixels)
+    bands = -(-lines // band_lines)
+    cycles = passes * batch.loads / b.machine.lanes
+    blocks = share_image(b.machine, batch.images * bands, 1, batch.size.channels, cycles)
+    return Shares(band_lines, bands, blocks.blocks, blocks.block_registers), bands
+
+
+def _merged(b: CpuBuilder, channels: int, parts: int) -> tuple[int, int]:
+    """The registers of channels of an item that merges ``parts`` of them, and the number of items."""
+    registers = -(-channels // b.machine.lanes)
+    block = -(-registers // min(registers, item_count(b.machine, 4.0 * registers * parts)))
+    return block, -(-registers // block)
+
+
+@CPU.register("batch_stats")
+def lower_batch_stats(b: CpuBuilder, layer: Layer) -> None:
+    """Moments of bands of lines, and what they are together."""
+    batch = _batch(b, layer.node.inputs)
+    (x,), (steps,), size = batch.views, batch.steps, batch.size
+    cut, bands = _cut(b, batch, 3)
+    moments = b.dense((batch.images * bands * 3 * size.padded,))
+    first = ChannelMoments(x.start, moments.start, *steps, size, cut)
+    step(b, first, batch.images * bands * cut.blocks, [x], [moments])
+    y, home = b.writable(layer.name, 1)
+    block, items = _merged(b, size.channels, 2 * batch.images * bands)
+    second = BatchMoments(
+        moments.start, y.start, in_bytes((y.strides[0],))[0], batch.images, bands, cut.band_lines, size, block
+    )
+    step(b, second, items, [moments], [y])
+    if y is not home:
+        b.copy(y, home)
+
+
+@CPU.register("batch_sums")
+def lower_batch_sums(b: CpuBuilder, layer: Layer) -> None:
+    """Sums of bands of lines, and their totals."""
+    *values, stats = layer.node.inputs
+    batch, means = _batch(b, values), b.read(stats, inner=1, exact=True)
+    (g, x), size = batch.views, batch.size
+    cut, bands = _cut(b, batch, 2)
+    parts = batch.images * bands
+    partials = b.dense((parts * 2 * 2 * size.padded,))  # in float64
+    first = BatchProducts(
+        g.start, x.start, means.start, partials.start, *batch.steps[0], *batch.steps[1], size, cut
+    )
+    step(b, first, parts * cut.blocks, [g, x, means], [partials])
+    y, home = b.writable(layer.name, 1)
+    block, items = _merged(b, size.channels, parts)
+    second = BatchTotals(
+        partials.start, y.start, in_bytes((y.strides[0],))[0], parts, size.channels, size.padded, block
+    )
+    step(b, second, items, [partials], [y])
+    if y is not home:
+        b.copy(y, home)
