@@ -11,13 +11,13 @@ from bslite.reference.registry import Array, reference
 Step = Callable[[Array, list[Array]], list[Array]]
 
 
-def _affine(x: Array, weight: Array, bias: Array | None) -> Array:
+def affine(x: Array, weight: Array, bias: Array | None) -> Array:
     """``x @ weight.T + bias``."""
     y = x @ weight.T
     return y if bias is None else y + bias
 
 
-def _ends(
+def begin(
     inputs: tuple[Array, ...], sizes: list[int], initial_state: bool, lengths: bool
 ) -> tuple[list[Array], Array]:
     """The state before the first step, zeros if not given, and the length of each sequence."""
@@ -30,7 +30,7 @@ def _ends(
     return (rest if initial_state else [np.zeros((batch, n), x.dtype) for n in sizes]), found
 
 
-def _scan(x: Array, state: list[Array], lengths: Array, reverse: bool, hidden: int, step: Step) -> Array:
+def scan(x: Array, state: list[Array], lengths: Array, reverse: bool, hidden: int, step: Step) -> Array:
     """``step`` along each sequence: outputs ``[T, N, H]``, then the last state."""
     steps, batch, _ = x.shape
     made = np.zeros((steps + len(state), batch, hidden), x.dtype)
@@ -60,7 +60,7 @@ def lstm(
     ends, width = (reverse, initial_state, lengths), weight_hh.shape[1]
 
     def sums(x: Array, h: Array) -> Array:
-        return _affine(x, weight_ih, bias_ih) + _affine(h, weight_hh, bias_hh)
+        return affine(x, weight_ih, bias_ih) + affine(h, weight_hh, bias_hh)
 
     return _lstm(inputs, sums, (width, weight_ih.shape[0] // 4), weight_hr, peephole, ends)
 
@@ -98,7 +98,7 @@ def _lstm(
 ) -> Array:  # fmt: skip
     """``sums``: the gates' sums of x and h. ``sizes``: h, c. ``ends``: reverse, initial_state, lengths."""
     reverse, initial_state, lengths = ends
-    state, found = _ends(inputs, list(sizes), initial_state, lengths)
+    state, found = begin(inputs, list(sizes), initial_state, lengths)
 
     def sees(part: int, c: Array) -> Array | float:  # no peephole is not one of zero: c may be infinite
         return 0.0 if peephole is None else np.split(peephole, 3)[part] * c
@@ -110,7 +110,7 @@ def _lstm(
         h = sigmoid(o + sees(2, c)) * np.tanh(c)
         return [h if weight_hr is None else h @ weight_hr.T, c]
 
-    return _scan(inputs[0], state, found, reverse, sizes[1], step)
+    return scan(inputs[0], state, found, reverse, sizes[1], step)
 
 
 @reference("gru")
@@ -120,19 +120,19 @@ def gru(
 ) -> Array:  # fmt: skip
     """torch.nn.GRU's equations (Cho et al. 2014); without ``reset_after``, ONNX's (linear_before_reset=0)."""
     hidden = weight_ih.shape[0] // 3
-    state, found = _ends(inputs, [hidden], initial_state, lengths)
+    state, found = begin(inputs, [hidden], initial_state, lengths)
     new_hh = weight_hh[2 * hidden :]
     new_bias = None if bias_hh is None else bias_hh[2 * hidden :]
 
     def step(x: Array, before: list[Array]) -> list[Array]:
         (h,) = before
-        xr, xz, xn = np.split(_affine(x, weight_ih, bias_ih), 3, axis=1)
-        hr, hz, hn = np.split(_affine(h, weight_hh, bias_hh), 3, axis=1)
+        xr, xz, xn = np.split(affine(x, weight_ih, bias_ih), 3, axis=1)
+        hr, hz, hn = np.split(affine(h, weight_hh, bias_hh), 3, axis=1)
         r, z = sigmoid(xr + hr), sigmoid(xz + hz)
-        n = np.tanh(xn + (r * hn if reset_after else _affine(r * h, new_hh, new_bias)))
+        n = np.tanh(xn + (r * hn if reset_after else affine(r * h, new_hh, new_bias)))
         return [(1 - z) * n + z * h]
 
-    return _scan(inputs[0], state, found, reverse, hidden, step)
+    return scan(inputs[0], state, found, reverse, hidden, step)
 
 
 @reference("rnn")
@@ -141,10 +141,10 @@ def rnn(
     bias_hh: Array | None = None, reverse: bool, initial_state: bool, lengths: bool, activation: str,
 ) -> Array:  # fmt: skip
     """torch.nn.RNN's equation (Elman 1990)."""
-    state, found = _ends(inputs, [weight_hh.shape[1]], initial_state, lengths)
+    state, found = begin(inputs, [weight_hh.shape[1]], initial_state, lengths)
 
     def step(x: Array, before: list[Array]) -> list[Array]:
-        y = _affine(x, weight_ih, bias_ih) + _affine(before[0], weight_hh, bias_hh)
+        y = affine(x, weight_ih, bias_ih) + affine(before[0], weight_hh, bias_hh)
         return [np.tanh(y) if activation == "tanh" else np.maximum(y, 0)]
 
-    return _scan(inputs[0], state, found, reverse, weight_hh.shape[1], step)
+    return scan(inputs[0], state, found, reverse, weight_hh.shape[1], step)

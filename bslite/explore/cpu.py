@@ -158,6 +158,13 @@ def _cycles(machine: Machine, batch: int, vecs: int) -> float:
     return tiles * (each + turn)
 
 
+def columns(machine: Machine, batch: int, blocks: int) -> tuple[int, int]:
+    """The registers of a tile for a product of so many ``blocks`` of one register each, and its most rows."""
+    tiles = [t for t in (1, 2, 3, 4, 6, 8) if blocks % t == 0 and tall(machine, t)]
+    best = min(tiles, key=lambda t: (_cycles(machine, batch, t) / t, t))
+    return best, tall(machine, best)
+
+
 def _ports(machine: Machine) -> float:
     """Multiply-adds of a register, and loads, per cycle and core: as measured, where it was."""
     rates = machine.measured

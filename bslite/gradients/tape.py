@@ -1,6 +1,6 @@
 """The graph that gradients are added to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,14 +34,25 @@ class GraphTape:
         self._graph.params.update(params)
         self._values: dict[str, Value] = {}
         self._constants: dict[Any, Value] = {}
+        self.kept: dict[str, Value] = {}  # what layers kept for their gradients
         self.layer = ""
 
-    def follow(self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Put the nodes of a model, for inputs of fixed sizes."""
+    def follow(
+        self, spec: ModelSpec, shapes: Mapping[str, tuple[int, ...]], keeping: Collection[str]
+    ) -> None:
+        """Put the nodes of a model, for inputs of fixed sizes; those of ``keeping`` keep what their gradient
+        needs.
+        """
         for i in spec.inputs:
             self.input(i.name, shapes[i.name], i.dtype)
         for node in spec.nodes:
-            self.node(node, [self._values[i] for i in node.inputs])
+            inputs = [self._values[i] for i in node.inputs]
+            self.layer = node.name
+            made = node.declaration.keep(inputs, node.attrs) if node.name in keeping else None
+            if made is None:
+                self.node(node, inputs)
+            else:
+                self._values[node.name], self.kept[node.name] = made
 
     def __getitem__(self, name: str) -> Value:
         return self._values[name]

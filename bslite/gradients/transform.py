@@ -1,6 +1,6 @@
 """Reverse accumulation: the layers backwards, each by the vjp of its op."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bslite.errors import SpecError, UnsupportedError
 from bslite.gradients.tape import GraphTape, learnt, measured
@@ -28,12 +28,15 @@ def gradient(
     all the layers in the way that have no gradient.
     """
     given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
+    wanted = _wanted(spec, wrt)
+    sizes = {name: p.shape for name, p in spec.params.items()}
+    keys = {key for key in wanted if key in sizes}
+    inputs = {name for name in wanted if name not in keys}
+    spec = in_parts(spec, _reached(spec, inputs, keys))
+    reached = _reached(spec, inputs, keys)
     known = spec.infer_shapes(given)
     tape = GraphTape(spec.name, spec.params)
-    tape.follow(spec, known)
-    wanted = _wanted(spec, wrt)
-    keys = {key for key in wanted if key in spec.params}
-    reached = _reached(spec, {name for name in wanted if name not in keys}, keys)
+    tape.follow(spec, known, reached)
     grads = _seeds(spec, tape, of)
     found: dict[str, Value] = {}
     lacking: list[str] = []
@@ -42,7 +45,8 @@ def gradient(
         if grad is None or node.name not in reached or spec.dtypes[node.name] != "float32":
             continue
         tape.layer = f"d/{node.name}"
-        at = Applied(tuple(tape[i] for i in node.inputs), tape[node.name], node.params, node.attrs)
+        read = tuple(tape[i] for i in node.inputs)
+        at = Applied(read, tape[node.name], node.params, node.attrs, tape.kept.get(node.name))
         try:
             made = node.declaration.vjp(at, grad)
         except UnsupportedError as e:
@@ -63,12 +67,25 @@ def gradient(
     gradients = []
     for name in wanted:
         has = found if name in keys else grads
-        shape = spec.params[name].shape if name in keys else known[name]
+        shape = sizes[name] if name in keys else known[name]
         gradients.append(has[name] if name in has else tape.constant(0.0).expand(shape))
     labels = [*spec.labels, *(f"d/{name}" for name in wanted)]
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise SpecError(f"model {spec.name!r}: two outputs would be called {', '.join(sorted(twice))}")
-    return tape.build([*spec.outputs, *(g.name for g in gradients)], labels)
+    return tape.build([*(tape[out].name for out in spec.outputs), *(g.name for g in gradients)], labels)
+
+
+def in_parts(spec: ModelSpec, layers: Collection[str]) -> ModelSpec:
+    """The model with those of the ``layers`` as several nodes that have gradients only so (`Op.as_nodes`)."""
+    tape = GraphTape(spec.name, spec.params)
+    made = {i.name: tape.input(i.name, i.shape, i.dtype, i.example) for i in spec.inputs}
+    parted = False
+    for node in spec.nodes:
+        inputs, tape.layer = [made[name] for name in node.inputs], node.name
+        found = node.declaration.as_nodes(inputs, node.params, node.attrs) if node.name in layers else None
+        parted |= found is not None
+        made[node.name] = found or tape.node(node, inputs)
+    return tape.build([made[name].name for name in spec.outputs], spec.labels) if parted else spec
 
 
 def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
@@ -99,17 +116,18 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
 def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None) -> dict[str, Value]:
     """The gradients that come from behind: inputs, or 1 of a loss."""
     seeds: dict[str, Value] = {}
-    made = [(tape[out], label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
-    floats = [(value, label) for value, label in made if value.dtype == "float32"]
+    made = [(out, label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
+    floats = [(out, label) for out, label in made if tape[out].dtype == "float32"]
     if of is not None:
         if wrong := [label for label in of if label not in [found for _, found in floats]]:
             raise SpecError(f"model {spec.name!r} has no output of float32 called {', '.join(wrong)}")
-        floats = [(value, label) for value, label in floats if label in of]
+        floats = [(out, label) for out, label in floats if label in of]
     taken = {i.name for i in spec.inputs} | {n.name for n in spec.nodes}
-    for value, label in floats:
-        loss = len(floats) == 1 and value.shape == ()
+    for out, label in floats:
+        shape = tape[out].shape
+        loss = len(floats) == 1 and shape == ()
         if not loss and f"d/{label}" in taken:
             raise SpecError(f"model {spec.name!r}: what would be the gradient of {label!r} is there already")
-        seed = tape.constant(1.0) if loss else tape.input(f"d/{label}", value.shape)
-        seeds[value.name] = seeds[value.name] + seed if value.name in seeds else seed
+        seed = tape.constant(1.0) if loss else tape.input(f"d/{label}", shape)
+        seeds[out] = seeds[out] + seed if out in seeds else seed
     return seeds

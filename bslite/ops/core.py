@@ -14,7 +14,7 @@ from types import FunctionType
 from typing import Any, ClassVar, NamedTuple
 
 from bslite.errors import SpecError, UnsupportedError
-from bslite.ops.values import Applied, Gradients, Shape, Value
+from bslite.ops.values import Applied, Gradients, Param, Shape, Value
 
 Attrs = Mapping[str, Any]
 ParamShapes = Mapping[str, Shape]
@@ -102,6 +102,9 @@ class Op:
     carries: ClassVar[bool] = False  # moves values of any one dtype as they are
     #: Takes indices or makes integers that can turn out wrong only while running: the engine then raises.
     may_fail: ClassVar[bool] = False
+    by_parts: ClassVar[bool] = (
+        False  # its gradient is that of the nodes it is where its parameters are values
+    )
     cost: ClassVar[int] = 0  # flops per element of the output, where those are all alike
 
     @property
@@ -174,6 +177,14 @@ class Op:
             )
         weights = [params[role] for role in self.params if role in params]
         return ins[0].tape.put(name, [*ins, *weights], **attrs)
+
+    def as_nodes(self, ins: Sequence[Value], params: Mapping[str, Param], attrs: Attrs) -> Value | None:
+        """The op as nodes that have gradients; None: it has its own, or none."""
+        return None
+
+    def keep(self, inputs: Sequence[Value], attrs: Attrs) -> tuple[Value, Value] | None:
+        """Nodes that make the op's value, and among them one that its gradient needs; None: it needs none."""
+        return None
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         """The gradients of what a node reads, as nodes, where ``grad`` is that of its value.

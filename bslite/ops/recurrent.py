@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from bslite.errors import SpecError
+from bslite.errors import SpecError, UnsupportedError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 from bslite.ops.integer import WHOLE
+from bslite.ops.values import Applied, Gradients, Param, Value
 
 ENDS = (
     Attr("reverse", a.boolean, False, "from the end of each sequence"),
@@ -32,6 +33,7 @@ class Recurrent(Op):
     gates: ClassVar[int]
     states: ClassVar[int] = 1
     params = {"weight_ih": True, "weight_hh": True, "bias_ih": False, "bias_hh": False}
+    leading: ClassVar[tuple[str, ...]] = ("x",)  # the inputs before the initial state and the lengths
     may_fail = True
 
     def span(self, i: int) -> tuple[int, int | None]:
@@ -71,11 +73,12 @@ class Recurrent(Op):
 
     def made(self, ins: Sequence[Shape], hidden: int, params: ParamShapes, attrs: Attrs) -> Shape:
         """The output's shape; checks the inputs after the first."""
-        x, given = ins[0], list(ins[1:])
+        x, given = ins[0], list(ins[len(self.leading) :])
         want = (self.states if attrs["initial_state"] else 0) + attrs["lengths"]
         if len(given) != want:
             raise SpecError(
-                f"op {self.name!r} got {len(ins)} inputs, expected {want + 1}: x"
+                f"op {self.name!r} got {len(ins)} inputs, expected {want + len(self.leading)}: "
+                + ", ".join(self.leading)
                 + (", the initial state" if attrs["initial_state"] else "")
                 + (", the lengths" if attrs["lengths"] else "")
             )
@@ -102,6 +105,33 @@ class Recurrent(Op):
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False  # the batch is not axis 0
+
+    def as_nodes(self, ins: Sequence[Value], params: Mapping[str, Param], attrs: Attrs) -> Value | None:
+        """A linear layer, and the loop `NAME_steps`."""
+        if set(params) - set(Recurrent.params):
+            return None
+        tape = ins[0].tape
+        weights = {r: params[f"{r}_ih"] for r in ("weight", "bias") if f"{r}_ih" in params}
+        products = tape.put("linear", ins[:1], weights)
+
+        def value(role: str) -> Value:
+            p = params[role]
+            return p if isinstance(p, Value) else tape.stored(p)
+
+        weight = value("weight_hh")
+        bias = value("bias_hh") if "bias_hh" in params else tape.constant([0.0] * weight.shape[0])
+        return tape.put(f"{self.name}_steps", [products, weight, bias, *ins[1:]], **attrs)
+
+    def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
+        found = self.as_nodes(ins, params, attrs)
+        if found is None:
+            more = sorted(set(params) - set(Recurrent.params))
+            raise UnsupportedError(f"op {self.name!r} with {', '.join(more)} takes constants, no values")
+        return found
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        more = sorted(set(at.params) - set(Recurrent.params))
+        raise UnsupportedError(f"op {self.name!r}{' with ' if more else ''}{', '.join(more)} has no gradient")
 
     def case(
         self, label: str, t: int, n: int, size: int, hidden: int, *, biased: bool = True, state: bool = False,

@@ -150,12 +150,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Applied:
-    """A node whose gradient is asked for: what it reads, what it makes, and its parameters by role."""
+    """A node whose gradient is asked for: what it reads, what it makes, its parameters by role; and what it
+    kept for its gradient (`Op.keep`).
+    """
 
     inputs: tuple[Value, ...]
     output: Value
     params: Mapping[str, Param]
     attrs: Mapping[str, Any]
+    kept: Value | None = None
 
     def param(self, role: str) -> Value:
         """A parameter's value."""

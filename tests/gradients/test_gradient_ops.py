@@ -20,14 +20,14 @@ WITHOUT = [
     "int_conv3d",
     "int_linear",
     "grid_sample",
-    "gru",
+    "gru_deltas",
     "logcumsumexp",
     "lrn",
-    "lstm",
+    "lstm_deltas",
     "lstm_rounded",
     "prod",
     "resize",
-    "rnn",
+    "rnn_deltas",
     "upsample",
 ]
 PARTLY = [
@@ -35,6 +35,9 @@ PARTLY = [
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
     "gather_nd",
+    "gru_steps",
+    "lstm",
+    "lstm_steps",
     "pad",
     "scatter_elements",
     "scatter_nd",
@@ -52,6 +55,10 @@ def lacks(op: Op, spec: ModelSpec) -> bool:
     attrs, made = spec.nodes[0].attrs, spec.infer_shapes([i.example for i in spec.inputs])["op_under_test"]
     if "pool" in op.name:
         return any(size != 1 for size in made[2:])
+    if op.name == "lstm":
+        return not {"weight_hr", "peephole"}.isdisjoint(spec.nodes[0].params)
+    if op.name.endswith("_steps"):
+        return bool(attrs["keeps"])
     if op.name == "gather_nd":
         return bool(attrs["batch_dims"])
     return attrs["mode"] != "constant" if op.name == "pad" else attrs["reduction"] not in ("none", "add")

@@ -18,9 +18,10 @@ from bslite.reference import call
 from bslite.reference.executor import in_precision
 from support.check import FLOAT64, Array, arguments, assert_three_way, rel_l2
 from support.torch_integers import INTEGERS
+from support.torch_loops import LOOPS
 
 Tensor = torch.Tensor
-ORACLE: dict[str, Callable[..., Tensor]] = {**TORCH_OPS, **INTEGERS}
+ORACLE: dict[str, Callable[..., Tensor]] = {**TORCH_OPS, **INTEGERS, **LOOPS}
 
 
 def oracle(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -226,30 +227,31 @@ def onnx_resize(x: Array, axes: Any, sizes: Any, scales: Any, **options: Any) ->
 # -- recurrent layers ------------------------------------------------------------------------------
 
 
+ROLES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+
+
 def recurrent(kind, x, *rest, reverse, initial_state, lengths, **params):  # type: ignore[no-untyped-def]
-    """By torch's own module, sequence by sequence: cut to its length, turned round if need be."""
+    """By torch's own layer, sequence by sequence: cut to its length, turned round if need be."""
     steps, batch, _ = x.shape
     found = rest[-1] if lengths else torch.full((batch,), steps)
-    hidden, hr = params["weight_hh"].shape[0] // {"LSTM": 4, "GRU": 3}.get(kind, 1), params.get("weight_hr")
-    extra = {"nonlinearity": params.pop("activation")} if kind == "RNN" else {}
-    if hr is not None:
-        extra["proj_size"] = hr.shape[0]
-    net = getattr(torch.nn, kind)(x.shape[2], hidden, bias=params.get("bias_ih") is not None, **extra).to(
-        x.dtype
-    )
-    net.load_state_dict({f"{role}_l0": p for role, p in params.items() if p is not None})
-    out = x.new_zeros(steps + 1 + (kind == "LSTM"), batch, hidden)
+    hidden = params["weight_hh"].shape[0] // {"LSTM": 4, "GRU": 3}.get(kind, 1)
+    roles = [role for role in ROLES if params.get(role) is not None]
+    layer = getattr(torch, f"rnn_{params['activation']}" if kind == "RNN" else kind.lower())
+    weights = [params[role] for role in roles]
+    widths = [params["weight_hh"].shape[1], hidden][: 1 + (kind == "LSTM")]
+    out = x.new_zeros(steps + len(widths), batch, hidden)
     for n, length in enumerate(found.tolist()):
-        own = x[:length, n].flip(0) if reverse else x[:length, n]
-        state = [s[n : n + 1] for s in rest[: len(rest) - lengths]] if initial_state else None
-        if kind != "LSTM" and state:
-            state = state[0]
+        own = (x[:length, n].flip(0) if reverse else x[:length, n])[:, None]
+        starts = rest[: len(rest) - lengths] if initial_state else [x.new_zeros(batch, w) for w in widths]
+        state = [s[None, n : n + 1].contiguous() for s in starts]
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
-            y, last = net(own, state)
+            given = state if kind == "LSTM" else state[0]
+            y, *last = layer(own, given, weights, "bias_ih" in roles, 1, 0.0, False, False, False)
+        y = y[:, 0]
         out[:length, n, : y.shape[1]] = y.flip(0) if reverse else y
-        for i, s in enumerate(last if kind == "LSTM" else [last]):
-            out[steps + i, n, : s.shape[1]] = s[0]
+        for i, s in enumerate(last):
+            out[steps + i, n, : s.shape[2]] = s[0, 0]
     return out
 
 

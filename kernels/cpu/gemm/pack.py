@@ -15,29 +15,34 @@ f = np.float32
 
 
 @register_jitable
-def pack_panel(x, x_row, x_col, rows, cols, registers, y):
-    """Packs one panel of ``rows`` times ``registers`` registers: ``cols`` columns from ``x``, then zeros.
+def pack_register(x, x_row, x_col, rows, lanes, y, y_row):
+    """Packs ``rows`` registers, ``y_row`` bytes apart: ``lanes`` columns from ``x``, then zeros.
 
     Strides are in bytes; nothing outside the columns that exist is read.
     """
-    out_row = registers * BYTES
+    if x_col == 4:
+        for k in range(rows):
+            store(y + k * y_row, load_some(x + k * x_row, lanes))
+        return
+    k = 0
+    if x_row == 4 and lanes >= LANES:
+        while k + LANES <= rows:
+            transpose_square(x + 4 * k, x_col, y + k * y_row, y_row)
+            k += LANES
+    while k < rows:
+        store(y + k * y_row, splat(f(0.0)))
+        for c in range(min(lanes, LANES)):
+            store_scalar(y + k * y_row + 4 * c, load_scalar(x + k * x_row + c * x_col))
+        k += 1
+
+
+@register_jitable
+def pack_panel(x, x_row, x_col, rows, cols, registers, y):
+    """Packs one panel of ``rows`` times ``registers`` registers: ``cols`` columns from ``x``, then zeros."""
     for v in range(registers):
-        lanes = cols - v * LANES
-        source, out = x + v * LANES * x_col, y + v * BYTES
-        if x_col == 4:
-            for k in range(rows):
-                store(out + k * out_row, load_some(source + k * x_row, lanes))
-            continue
-        k = 0
-        if x_row == 4 and lanes >= LANES:
-            while k + LANES <= rows:
-                transpose_square(source + 4 * k, x_col, out + k * out_row, out_row)
-                k += LANES
-        while k < rows:
-            store(out + k * out_row, splat(f(0.0)))
-            for c in range(min(lanes, LANES)):
-                store_scalar(out + k * out_row + 4 * c, load_scalar(source + k * x_row + c * x_col))
-            k += 1
+        pack_register(
+            x + v * LANES * x_col, x_row, x_col, rows, cols - v * LANES, y + v * BYTES, registers * BYTES
+        )
 
 
 @step_kernel(PackPanels)

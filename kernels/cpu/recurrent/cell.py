@@ -12,7 +12,7 @@ from bslite.kernels.contracts.recurrent import Cell
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load, load_cell, load_first, store, store_some
+from bslite.kernels.cpu.vector.memory import load, load_cell, load_some, store, store_some
 from bslite.kernels.cpu.vector.pairs import real_of
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax
 
@@ -28,7 +28,7 @@ def gates_of(kind):
 
 
 @register_jitable
-def _length(s, n, steps):
+def length_of(s, n, steps):
     """The length of sequence ``n``; an invalid one is flagged, and counts as all steps."""
     if not s.has_lengths:
         return steps
@@ -43,8 +43,15 @@ def _length(s, n, steps):
 def _sum(rounds, x, w, by, step, left):
     """A gate's sum for a block: the products with x and those with h, scaled where they are whole numbers."""
     if rounds:
-        return load_first(x, left, np.float32(0.0)) + real_of(load(w)) * (load(by) * step)
-    return load(x) + load(w)
+        return load_some(x, left) + real_of(load(w)) * (load(by) * step)
+    return load_some(x, left) + load(w)
+
+
+@register_jitable
+def _forget(out, keeps, gate, left):
+    """Zeros in what is kept of a step behind a sequence's end."""
+    for before in range(gate, keeps + 1, gate):
+        store_some(out - before, splat(np.float32(0.0)), left)
 
 
 @register_jitable
@@ -62,12 +69,13 @@ def first_cells(s, t, first, count, tile, work, x_work, step):
     y, y_time, y_row, reverse = s.y, s.y_time, s.y_row, s.reverse
     floats, hiddens, rounds = s.width, s.hidden, s.rounds
     inputs_block, gate, scales, number = s.inputs_block, BYTES, s.scale, splat(step)
+    keeps, unit, last_c = s.keeps, 4 * s.hidden, s.last_c
     if not x_work:
         gate = s.inputs_gate
     row = tile * vecs * BYTES
     one = splat(np.float32(1.0))
     for n in range(batch):
-        length = _length(s, n, steps)
+        length = length_of(s, n, steps)
         live = t < length
         time = length - 1 - t if reverse and live else t
         for j in range(count):
@@ -85,6 +93,7 @@ def first_cells(s, t, first, count, tile, work, x_work, step):
             if not live:
                 if kind == PROJECTED:
                     continue  # the second pass keeps h; c does not change
+                _forget(out, keeps, unit, hidden)
                 store(h_new, load(h_old))
                 store_some(out, splat(np.float32(0.0)), width)
                 if kind == GRU_BEFORE:
@@ -100,33 +109,51 @@ def first_cells(s, t, first, count, tile, work, x_work, step):
                     i = i + load(p) * c
                     f = f + load(p + BYTES) * c
                 g = _sum(rounds, x + 2 * gate, w + 2 * BYTES, by + 2 * BYTES, number, hidden)
-                g = vecmath.tanh(g)
-                c = vecmath.sigmoid(f) * c + vecmath.sigmoid(i) * g
+                i, f, g = vecmath.sigmoid(i), vecmath.sigmoid(f), vecmath.tanh(g)
+                c = f * c + i * g
                 o = _sum(rounds, x + 3 * gate, w + 3 * BYTES, by + 3 * BYTES, number, hidden)
                 if peephole:
                     o = o + load(p + 2 * BYTES) * c
-                h = vecmath.sigmoid(o) * vecmath.tanh(c)
+                o = vecmath.sigmoid(o)
+                h = o * vecmath.tanh(c)
                 store(cell + mine, c)
+                if keeps:
+                    kept = out - keeps
+                    store_some(kept, i, hidden)
+                    store_some(kept + unit, f, hidden)
+                    store_some(kept + 2 * unit, g, hidden)
+                    store_some(kept + 3 * unit, o, hidden)
+                    store_some(kept + 4 * unit, c, hidden)
                 if t == length - 1:
-                    store_some(last + y_time, c, hidden)
+                    store_some(last + last_c, c, hidden)
                 if kind == PROJECTED:
                     store(between + mine, h)
                     continue
             elif kind == GRU:
-                r = vecmath.sigmoid(load(x) + load(w))
-                z = vecmath.sigmoid(load(x + BYTES) + load(w + BYTES))
-                new_gate = vecmath.tanh(load(x + 2 * BYTES) + r * load(w + 2 * BYTES))
+                r = vecmath.sigmoid(load_some(x, hidden) + load(w))
+                z = vecmath.sigmoid(load_some(x + gate, hidden) + load(w + BYTES))
+                seen = load(w + 2 * BYTES)
+                new_gate = vecmath.tanh(load_some(x + 2 * gate, hidden) + r * seen)
                 h = (one - z) * new_gate + z * load(h_old)
+                if keeps:
+                    kept = out - keeps
+                    store_some(kept, r, hidden)
+                    store_some(kept + unit, z, hidden)
+                    store_some(kept + 2 * unit, new_gate, hidden)
+                    store_some(kept + 3 * unit, seen, hidden)
             elif kind == GRU_BEFORE:
-                r = vecmath.sigmoid(load(x) + load(w))
-                z = vecmath.sigmoid(load(x + BYTES) + load(w + BYTES))
+                r = vecmath.sigmoid(load_some(x, hidden) + load(w))
+                z = vecmath.sigmoid(load_some(x + gate, hidden) + load(w + BYTES))
                 store(update + mine, z)
                 store(between + mine, r * load(h_old))
+                if keeps:
+                    store_some(out - keeps, r, hidden)
+                    store_some(out - keeps + unit, z, hidden)
                 continue
             elif kind == TANH:
-                h = vecmath.tanh(load(x) + load(w))
+                h = vecmath.tanh(load_some(x, hidden) + load(w))
             else:
-                h = vmax(splat(np.float32(0.0)), load(x) + load(w))
+                h = vmax(splat(np.float32(0.0)), load_some(x, hidden) + load(w))
             store(h_new, h)
             store_some(out, h, width)
             if t == length - 1:
@@ -142,9 +169,10 @@ def second_cells(s, t, first, count, tile, work):
     new = s.state + (1 - (t & 1)) * state_bytes
     row_bytes, inputs, inputs_row, update = s.row_bytes, s.inputs, s.inputs_row, s.update
     y, y_time, y_row, reverse, floats = s.y, s.y_time, s.y_row, s.reverse, s.width
+    inputs_block, gate, keeps, unit = s.inputs_block, s.inputs_gate, s.keeps, 4 * s.hidden
     one = splat(np.float32(1.0))
     for n in range(batch):
-        length = _length(s, n, steps)
+        length = length_of(s, n, steps)
         live = t < length
         time = length - 1 - t if reverse and live else t
         for j in range(count):
@@ -156,12 +184,16 @@ def second_cells(s, t, first, count, tile, work):
             if not live:
                 store(h_new, load(h_old))
                 store_some(out, splat(np.float32(0.0)), width)
+                _forget(out, keeps, unit, width)
                 continue
             h = load(work + (j // tile * batch + n) * tile * BYTES + j % tile * BYTES)
             if kind == GRU_BEFORE:
                 z = load(update + n * row_bytes + at)
-                x = inputs + (time * batch + n) * inputs_row + (3 * block + 2) * BYTES
-                h = (one - z) * vecmath.tanh(load(x) + h) + z * load(h_old)
+                x = inputs + (time * batch + n) * inputs_row + block * inputs_block + 2 * gate
+                new_gate = vecmath.tanh(load_some(x, width) + h)
+                h = (one - z) * new_gate + z * load(h_old)
+                if keeps:
+                    store_some(out - unit, new_gate, width)
             store(h_new, h)
             store_some(out, h, width)
             if t == length - 1:

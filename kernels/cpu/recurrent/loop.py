@@ -33,7 +33,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 
 @register_jitable
-def _product(sweep, s, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
+def product(sweep, s, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
     """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; sums K in parts as `plan.reduction`."""
     tiles1, rows1 = load_int(cut), load_int(cut + 8)
     tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
@@ -91,7 +91,7 @@ def _products(s, a, a_row, which, cut, sweep, gates, tile, first, count, work, b
             _whole_product(sweep, cut, a, a_row, offsets, depth, start, vecs, bias + own * vecs * BYTES,
                            work + j * batch * vecs * BYTES)  # fmt: skip
             continue
-        _product(sweep, s, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
+        product(sweep, s, cut, a, a_row, offsets, taps, chunk, depth, start, vecs,
                  bias + own * vecs * BYTES, work + j * batch * vecs * BYTES)  # fmt: skip
 
 

@@ -12,10 +12,11 @@ from bslite.explore.cpu import choose, tall
 from bslite.explore.problem import GATES
 from bslite.explore.problem import Recurrent as Problem
 from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
-from bslite.kernels.contracts.cpu.recurrent import COUNTER, Recurrent
+from bslite.kernels.contracts.cpu.recurrent import COUNTER, PackGates, Recurrent
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.recurrent import cell_of
+from bslite.ops.recurrent_steps import Steps
 from bslite.passes import Layer
 from bslite.plan.core.builder import PAGE
 from bslite.plan.core.lowering import CPU
@@ -25,21 +26,23 @@ from bslite.plan.cpu.ops.move import fill_step
 from bslite.plan.cpu.reduction import Reduction, reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, cut_line
+from bslite.spec import Node
 
 WAYS = 8  # of L1: the number of rows a page apart that can be in use together
 
 
-@CPU.register("lstm", "lstm_rounded", "gru", "rnn")
+@CPU.register("lstm", "lstm_rounded", "gru", "rnn", "lstm_steps", "gru_steps", "rnn_steps")
 def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     """Lower a recurrent layer: products with x for all steps, the initial state, the sequence."""
     node, machine = layer.node, b.machine
     op, attrs, lanes = node.op, node.attrs, b.machine.lanes
-    rounds = op == "lstm_rounded"  # and the first input is the products with x
-    op = "lstm" if rounds else op
+    rounds, loop = op == "lstm_rounded", isinstance(node.declaration, Steps)
+    multiplied = rounds or loop  # the first input is the products with x
+    op = op.split("_")[0]
     steps, batch, features = b.shapes[node.inputs[0]]
-    hidden = b.shapes[layer.name][2]
     gates = GATES[op]
-    width = b.spec.params[node.params["weight_hh"]].shape[1]
+    width = b.shapes[node.inputs[1]][1] if loop else b.spec.params[node.params["weight_hh"]].shape[1]
+    hidden = width if loop else b.shapes[layer.name][2]
     blocks, padded = -(-hidden // lanes), -(-hidden // lanes) * lanes
     before = op == "gru" and not attrs["reset_after"]
     projected = "weight_hr" in node.params
@@ -54,12 +57,16 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     units2 = tile2 * max(1, blocks2 // tile2 // machine.threads) if blocks2 else 1
     shares = max(1, min(loops.threads, machine.threads, -(-blocks // units)))
     # For a single step, a product of all steps at once gains nothing.
-    own_products = steps == 1 and not blocks2 and not rounds
+    own_products = steps == 1 and not blocks2 and not multiplied
 
-    y = b.write(layer.name, inner=-1)
+    made = b.write(layer.name, inner=-1)
+    y, keeps = made, (made.shape[2] - hidden if attrs.get("keeps") else 0)
+    if keeps:
+        y = made.slice(2, keeps, keeps + hidden)
+        fill_step(b, made.slice(0, steps, steps + 1).slice(2, 0, keeps), 0.0)
     nowhere = Operand(y.buffer, 0)
     inputs, inputs_block, inputs_gate = None, 4 * gates * lanes, 4 * lanes
-    if rounds:
+    if multiplied:
         given_products = b.read(node.inputs[0], inner=-1, exact=True)
         inputs = b.reshaped(given_products, (steps * batch, features))
         inputs_block, inputs_gate = 4 * lanes, 4 * hidden
@@ -70,7 +77,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         fill_step(b, y, 0.0)
     wide = -(-width // lanes) * lanes
     state, cell = b.dense((2, batch, wide)), b.dense((batch, padded))
-    given = list(node.inputs[1:])
+    given = list(node.inputs[3 if loop else 1 :])
     for part, size in ((state.slice(0, 0, 1), width), (cell, hidden))[: 2 if op == "lstm" else 1]:
         if not attrs["initial_state"] or size < part.shape[-1]:
             fill_step(b, part, 0.0)
@@ -88,21 +95,28 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     pack = {"gates": gates, "lanes": lanes}
     few = rounds and b.spec.params[node.params["weight_hh"]].dtype == np.int8
     panels = "gate_byte_panels" if few else "gate_pair_panels" if rounds else "gate_panels"
-    weights = b.const(panels, node.params["weight_hh"], pick=first, tile=tile, **pack)
-    has_bias = "bias_hh" in node.params
-    biases = [node.params["bias_hh"]] if has_bias else [node.params["weight_hh"]]
-    bias = b.const("gate_bias", *biases, pick=first, given=has_bias, **pack)
-    scale = Operand(weights, 0)
+    scale = nowhere
+    packed: list[View] = []
+    if loop:
+        (weights, bias), packed = _packed(b, node, gates, first, tile)
+    else:
+        weights = Operand(b.const(panels, node.params["weight_hh"], pick=first, tile=tile, **pack), 0)
+        has_bias = "bias_hh" in node.params
+        biases = [node.params["bias_hh"]] if has_bias else [node.params["weight_hh"]]
+        bias = Operand(b.const("gate_bias", *biases, pick=first, given=has_bias, **pack), 0)
     if rounds:
         scale = Operand(b.const("gate_bias", node.params["scale_hh"], pick=first, given=True, **pack), 0)
     weights2, bias2 = weights, bias
-    if before:
-        weights2 = b.const("gate_panels", node.params["weight_hh"], pick=(2,), tile=tile2, **pack)
-        bias2 = b.const("gate_bias", *biases, pick=(2,), given=has_bias, **pack)
+    if before and loop:
+        (weights2, bias2), more = _packed(b, node, gates, (2,), tile2)
+        packed += more
+    elif before:
+        weights2 = Operand(b.const("gate_panels", node.params["weight_hh"], pick=(2,), tile=tile2, **pack), 0)
+        bias2 = Operand(b.const("gate_bias", *biases, pick=(2,), given=has_bias, **pack), 0)
     elif projected:
         key = node.params["weight_hr"]
-        weights2 = b.const("gate_panels", key, pick=(0,), gates=1, lanes=lanes, tile=tile2)
-        bias2 = b.const("gate_bias", key, pick=(0,), gates=1, lanes=lanes, given=False)
+        weights2 = Operand(b.const("gate_panels", key, pick=(0,), gates=1, lanes=lanes, tile=tile2), 0)
+        bias2 = Operand(b.const("gate_bias", key, pick=(0,), gates=1, lanes=lanes, given=False), 0)
     sum1, sum2 = reduction(1, 1, width, 0, 0, True), reduction(1, 1, hidden, 0, 0, True)
     if rounds:
         sum1 = Reduction((0,), -(-width // 2), 1)  # cells, whose sum is exact
@@ -111,7 +125,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     cut, cut2 = cut_line(batch, most), cut_line(batch, most2)
     peephole, flag = nowhere, nowhere
     if lengths is not None:
-        flag = Operand(*b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}"))
+        flag = lengths_flag(b, layer, steps)
     if "peephole" in node.params:
         key = node.params["peephole"]
         peephole = Operand(b.const("gate_bias", key, pick=(0, 1, 2), gates=3, lanes=lanes, given=True), 0)
@@ -122,21 +136,23 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         whole = {**pack, "pick": tuple(range(gates))}
         weights_x = Operand(b.const("gate_panels", key, tile=tile, **whole), 0)
         bias_x = Operand(b.const("gate_bias", bias_key or key, given=bias_key is not None, **whole), 0)
-        offsets_x = _table(b, sum_x.offsets)
+        offsets_x = table(b, sum_x.offsets)
     record = Recurrent(
         inputs=nowhere if inputs is None else inputs.start, state=state.start, cell=cell.start,
         between=between.start, update=update.start,
         rounded=nowhere if rounded is None else rounded.start, rounds=int(rounds), scale=scale,
         rounded_row=0 if rounded is None else 4 * rounded.shape[-1],
         weight_register=4 * lanes // (1 + few), y=y.start, work=work.start,
-        weights=Operand(weights, 0), bias=Operand(bias, 0), offsets=_table(b, sum1.offsets),
-        weights2=Operand(weights2, 0), bias2=Operand(bias2, 0), offsets2=_table(b, sum2.offsets),
+        weights=weights, bias=bias, offsets=table(b, sum1.offsets),
+        weights2=weights2, bias2=bias2, offsets2=table(b, sum2.offsets),
         x=nowhere if x is None else x.start, weights_x=weights_x, bias_x=bias_x, offsets_x=offsets_x,
         peephole=peephole, lengths=lengths.start if lengths is not None else nowhere,
         counters=counters.start, flag=flag,
         inputs_row=0 if inputs is None else 4 * inputs.strides[0],
         inputs_block=inputs_block, inputs_gate=inputs_gate, y_time=4 * y.strides[0],
-        y_row=4 * y.strides[1], state_row=4 * wide, state_bytes=4 * batch * wide, row_bytes=4 * padded,
+        y_row=4 * y.strides[1], keeps=4 * keeps,
+        last_c=-4 * hidden if keeps else 4 * y.strides[0], state_row=4 * wide,
+        state_bytes=4 * batch * wide, row_bytes=4 * padded,
         work_bytes=4 * work.shape[1], x_row=0 if x is None else 4 * x.strides[1],
         kind=cell_of(op, attrs.get("activation", ""), projected, not before), steps=steps, batch=batch,
         blocks=blocks, blocks2=blocks2, width=width, hidden=hidden, shares=shares,
@@ -150,8 +166,8 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         sweep2=GemmSweep(tile2, most2, fetches=False) if blocks2 else None,
         minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
-    reads = [state, cell, counters, *(view for view in (inputs, x, lengths) if view is not None)]
-    writes = [y, state, cell, between, update, counters, work, *(v for v in (rounded,) if v is not None)]
+    reads = [state, cell, counters, *packed, *(view for view in (inputs, x, lengths) if view is not None)]
+    writes = [made, state, cell, between, update, counters, work, *(v for v in (rounded,) if v is not None)]
     step(b, record, shares, reads, writes)
 
 
@@ -162,7 +178,37 @@ def _sweep(vecs: int, most: int, rounds: bool, few: bool) -> GemmSweep | IntSwee
     return IntSweep(vecs, most, quads=False) if rounds else GemmSweep(vecs, most, fetches=False)
 
 
-def _table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:
+def _packed(
+    b: CpuBuilder, node: Node, gates: int, pick: tuple[int, ...], tile: int
+) -> tuple[tuple[Operand, Operand], list[View]]:
+    """Append the steps that pack weight_hh and bias_hh, which are values, for the gates of ``pick``, which
+    follow one another.
+    """
+    found = []
+    for name in node.inputs[1:3]:
+        view = b.values[name]
+        row, depth = (view.strides[1], view.shape[1]) if len(view.shape) == 2 else (0, 1)
+        hidden = view.shape[0] // gates
+        blocks = -(-hidden // b.machine.lanes)
+        panels = b.dense((blocks // tile, depth * tile * len(pick) * b.machine.lanes))
+        record = PackGates(
+            Operand(view.buffer, view.offset + pick[0] * hidden * view.strides[0]), panels.start,
+            x_row=4 * row, x_col=4 * view.strides[0], gate_bytes=4 * hidden * view.strides[0],
+            gates=len(pick), hidden=hidden, depth=depth, tile_units=tile,
+        )  # fmt: skip
+        step(b, record, blocks // tile, [view], [panels])
+        found.append(panels)
+    weight, bias = found
+    return (weight.start, bias.start), found
+
+
+def lengths_flag(b: CpuBuilder, layer: Layer, steps: int) -> Operand:
+    """The flag that a length of a sequence raises if it is wrong."""
+    return b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}")
+
+
+def table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:
+    """The byte offsets of a product's terms."""
     return Operand(b.const("offsets", values=[4 * o for o in offsets]), 0)
 
 
