@@ -94,3 +94,28 @@ def conv_transpose(
     kept = [slice(p, h - q) for p, q, h in zip(padding[:axes], padding[axes:], full, strict=True)]
     y = y.reshape(n, groups * kg, *full)[inner(kept)]
     return y if bias is None else y + bias.reshape(-1, *[1] * axes)
+
+
+@reference("conv1d_grad_weight", "conv2d_grad_weight", "conv3d_grad_weight")
+def conv_grad_weight(
+    x: Array, grad: Array, *, kernel: Sizes, stride: Sizes, before: Sizes, dilation: Sizes, groups: int
+) -> Array:
+    """``dw[k,c,r,s] = sum_{n,p,q} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] * g[n,k,p,q]``.
+
+    x ``[N, C, H, W]``, zero outside, g ``[N, K, P, Q]`` -> ``[K, C/groups, R, S]``; the same along one axis
+    or three. In float64 in any case, as reductions are.
+    """
+    x, grad = x.astype(np.float64), grad.astype(np.float64)
+    n, c, *sizes = x.shape
+    _, k, *out = grad.shape
+    axes = list(zip(sizes, kernel, stride, before, dilation, out, strict=True))
+    behind = [max(0, (p - 1) * s + (r - 1) * d + 1 - b - h) for h, r, s, b, d, p in axes]
+    x = np.pad(x, ((0, 0), (0, 0), *zip(before, behind, strict=True)))
+    x = x.reshape(n, groups, c // groups, *x.shape[2:])
+    g = grad.reshape(n, groups, k // groups, -1)
+    made = np.zeros((groups, k // groups, c // groups, *kernel))
+    for taps in product(*map(range, kernel)):
+        seen = [every(i * d, s, p) for i, (_, _, s, _, d, p) in zip(taps, axes, strict=True)]
+        tap = x[inner(seen)].reshape(n, groups, c // groups, -1)
+        made[inner(taps)] = (g @ tap.swapaxes(2, 3)).sum(0)  # [K/g, pixels] @ [pixels, C/g]
+    return made.reshape(k, c // groups, *kernel)

@@ -8,7 +8,6 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
-from bslite.ops.fold import columns
 from bslite.ops.values import Applied, Gradients, Value
 
 #: How a value, and the taps of a filter, are written in messages, by the number of axes a window moves along.
@@ -67,7 +66,7 @@ class Conv(Op):
         by_x = grad.tape.put(
             transposed, [grad], {"weight": at.params["weight"]}, output_padding=over, **geometry
         )
-        by_weight = weight_gradient(x, grad, kernel, **geometry)
+        by_weight = weight_gradient(x, grad, kernel, at.attrs)
         return {0: by_x, "weight": by_weight, "bias": grad.sum(0, *range(2, 2 + self.axes))}
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
@@ -77,17 +76,13 @@ class Conv(Op):
         return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
 
 
-def weight_gradient(
-    x: Value, grad: Value, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, groups: int
-) -> Value:
+def weight_gradient(x: Value, grad: Value, kernel: Shape, attrs: Attrs) -> Value:
     """``[K, C/groups, *kernel]``: of each weight the sum over all pixels of ``x`` times ``grad``."""
-    n, k = grad.shape[:2]
-    windows = columns(x, kernel, stride, dilation, padding)
-    if math.prod(grad.shape[2:]) != windows.shape[-1]:
-        raise SpecError(f"windows of {list(x.shape)} do not fit a gradient {list(grad.shape)}")
-    apart = windows.reshape(n, groups, windows.shape[1] // groups, windows.shape[2])
-    grads = grad.reshape(n, groups, k // groups, windows.shape[2])
-    return grads.matmul(apart.transposed()).sum(0).reshape(k, x.shape[1] // groups, *kernel)
+    axes = len(kernel)
+    return x.op(
+        f"conv{axes}d_grad_weight", grad, kernel=kernel, stride=attrs["stride"],
+        before=attrs["padding"][:axes], dilation=attrs["dilation"], groups=attrs["groups"],
+    )  # fmt: skip
 
 
 def conv_case(

@@ -65,14 +65,7 @@ class ConvTranspose(Op):
         by_x = grad.tape.put(f"conv{self.axes}d", [grad], {"weight": at.params["weight"]}, **geometry)
         for axis, size in enumerate(x.shape):  # output_padding as large as the stride makes one pixel more
             by_x = by_x.sliced(axis, 0, size)
-        before, after = at.attrs["padding"][: self.axes], at.attrs["padding"][self.axes :]
-        sizes = zip(
-            grad.shape[2:], before, after, x.shape[2:], weight[2:], at.attrs["stride"], at.attrs["dilation"],
-            strict=True,
-        )  # fmt: skip
-        after = [q - (s + p + q - d * (r - 1) - 1 - (h - 1) * t) for s, p, q, h, r, t, d in sizes]
-        geometry["padding"] = (*before, *after)
-        by_weight = weight_gradient(grad, x, weight[2:], **geometry)
+        by_weight = weight_gradient(grad, x, weight[2:], at.attrs)
         return {0: by_x, "weight": by_weight, "bias": grad.sum(0, *range(2, 2 + self.axes))}
 
 

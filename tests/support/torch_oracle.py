@@ -82,6 +82,22 @@ def batch_sums(grad, x, stats):  # type: ignore[no-untyped-def]
     return torch.stack([v.transpose(0, 1).flatten(1).sum(1) for v in both])
 
 
+def conv_grad_weight(x, grad, *, kernel, stride, before, dilation, groups):  # type: ignore[no-untyped-def]
+    """What torch's own convolution gives as gradient of its weight, on an image with its zeros."""
+    convolve = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[len(kernel)]
+    ends = zip(x.shape[2:], kernel, stride, before, dilation, grad.shape[2:], strict=True)
+    behind = [(p - 1) * s + (r - 1) * d + 1 - b - h for h, r, s, b, d, p in ends]  # below 0: no window
+    x = F.pad(x, [n for sides in reversed(list(zip(before, behind, strict=True))) for n in sides])
+    with torch.enable_grad():
+        weight = torch.zeros(grad.shape[1], x.shape[1] // groups, *kernel, dtype=x.dtype, requires_grad=True)
+        made = convolve(x, weight, stride=stride, dilation=dilation, groups=groups)
+        (by_weight,) = torch.autograd.grad(made, weight, grad)
+    return by_weight
+
+
+ORACLE |= {f"conv{axes}d_grad_weight": conv_grad_weight for axes in (1, 2, 3)}
+
+
 # -- picking, putting, resizing; by ONNX where torch has no such mode ------------------------------
 
 

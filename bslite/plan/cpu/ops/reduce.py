@@ -84,6 +84,19 @@ def reduce_rows(b: CpuBuilder, layer: Layer, x: View, y: View) -> None:
     assert done, layer.name
 
 
+def sum_of_parts(b: CpuBuilder, x: View) -> View:
+    """The sum along axis 0 of a row-major view, in the order of the parts; with one part, that."""
+    rest = x.shape[1:]
+    if x.shape[0] == 1:
+        return View(x.buffer, x.offset, rest, x.strides[1:])
+    y = b.dense(rest)
+    flat, total = b.reshaped(x, (x.shape[0], size_of(rest))), b.reshaped(y, (size_of(rest),))
+    results = _Results(x.shape[0], 1.0, 0)
+    done = _reduce_step(b, Reduction("sum", False), flat, total, (0,), (1,), 1, results, x.start)
+    assert done
+    return y
+
+
 def _reduce_step(
     b: CpuBuilder,
     function: Reduction,

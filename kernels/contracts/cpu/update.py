@@ -1,0 +1,125 @@
+"""Records of steps that sum products over pixels: gradients of filters. Strides are in bytes."""
+
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
+
+
+class UpdateSweep(Variant):
+    """Tiles of at most ``most`` rows by ``vecs`` vector registers, sums over pixels."""
+
+    vecs: int
+    most: int
+
+
+class DepthwiseUpdateSweep(Variant):
+    """Sums over pixels of one register of channels, for the ``taps`` of a filter row."""
+
+    taps: int
+
+
+class Along(Record):
+    """Where windows lie along planes and rows of x: the first tap of window i at ``start + i * step`` of
+    ``size``, neighbouring taps ``dilation`` apart. Taps outside are left out of the sum.
+    """
+
+    plane_start: int
+    plane_step: int
+    plane_dilation: int
+    plane_size: int
+    row_start: int
+    row_step: int
+    row_dilation: int
+    row_size: int
+
+
+class Segments(Record):
+    """Windows as segments of ``segment`` neighbouring ones, the last of a line shorter.
+
+    ``images`` x ``planes`` x ``lines`` of ``pixels`` windows, each line cut into ``cuts`` segments. A part is
+    ``part`` segments, summed ``chunk`` segments at a time; there are ``parts``.
+    """
+
+    images: int
+    planes: int
+    lines: int
+    pixels: int
+    cuts: int
+    segment: int
+    chunk: int
+    part: int
+    parts: int
+    x_image: int
+    x_plane: int
+    x_line: int
+    x_col: int
+    g_image: int
+    g_plane: int
+    g_line: int
+    g_col: int
+
+
+class Filter(Record):
+    """The taps of a filter: its size, and how far apart they are in x."""
+
+    deep: int
+    rows: int
+    cols: int
+    x_deep: int
+    x_row: int
+    x_tap: int
+
+
+class WeightUpdate(StepRecord, kernel="weight_update"):
+    """Partial gradients of a filter, ``y [parts][groups][taps][depth][padded]``: sums of x times g.
+
+    Items are parts x groups x ``row_blocks`` of ``block_rows`` of the ``depth`` contiguous elements of x
+    under a tap x ``blocks`` of ``block_panels`` panels of ``width`` registers of g's ``columns``, the last
+    one ``tail`` registers wide. A thread's scratch memory holds a panel of g, and from ``table_at`` bytes on
+    three cells for each segment of a chunk.
+    """
+
+    x: Operand
+    g: Operand
+    y: Operand
+    over: Segments
+    taps: Filter
+    inside: Along
+    groups: int
+    x_group: int
+    g_group: int
+    depth: int
+    block_rows: int
+    row_blocks: int
+    columns: int
+    padded: int
+    width: int
+    tail: int
+    panels: int
+    block_panels: int
+    blocks: int
+    table_at: int
+    sweep: UpdateSweep
+    tail_sweep: UpdateSweep
+
+    @property
+    def tile(self) -> str:
+        """The register tile as ``rows x vector registers``."""
+        return f"{min(self.sweep.most, self.depth)}x{self.width}"
+
+
+class DepthwiseUpdate(StepRecord, kernel="depthwise_update"):
+    """Partial gradients of filters of one channel, ``y [parts][taps][padded]``.
+
+    Items are parts x ``blocks`` of ``block_registers`` registers of the ``channels``.
+    """
+
+    x: Operand
+    g: Operand
+    y: Operand
+    over: Segments
+    taps: Filter
+    inside: Along
+    channels: int
+    padded: int
+    block_registers: int
+    blocks: int
+    sweep: DepthwiseUpdateSweep
