@@ -103,9 +103,8 @@ def conv_grad_weight(
     """``dw[k,c,r,s] = sum_{n,p,q} x[n,c,p*sh + r*dh - top,q*sw + s*dw - left] * g[n,k,p,q]``.
 
     x ``[N, C, H, W]``, zero outside, g ``[N, K, P, Q]`` -> ``[K, C/groups, R, S]``; the same along one axis
-    or three. In float64 in any case, as reductions are.
+    or three.
     """
-    x, grad = x.astype(np.float64), grad.astype(np.float64)
     n, c, *sizes = x.shape
     _, k, *out = grad.shape
     axes = list(zip(sizes, kernel, stride, before, dilation, out, strict=True))
@@ -113,7 +112,7 @@ def conv_grad_weight(
     x = np.pad(x, ((0, 0), (0, 0), *zip(before, behind, strict=True)))
     x = x.reshape(n, groups, c // groups, *x.shape[2:])
     g = grad.reshape(n, groups, k // groups, -1)
-    made = np.zeros((groups, k // groups, c // groups, *kernel))
+    made = np.zeros((groups, k // groups, c // groups, *kernel), x.dtype)
     for taps in product(*map(range, kernel)):
         seen = [every(i * d, s, p) for i, (_, _, s, _, d, p) in zip(taps, axes, strict=True)]
         tap = x[inner(seen)].reshape(n, groups, c // groups, -1)

@@ -9,6 +9,7 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case, declare
+from bslite.ops.values import Applied, Gradients, Value
 
 
 def weight_attrs(axes: int) -> tuple[Attr, ...]:
@@ -52,6 +53,23 @@ class ConvGradWeight(Op):
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 2 * math.prod(ins[1]) * math.prod(out[1:])
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """It is linear in both: a transposed convolution with ``grad`` as weight, and a convolution."""
+        (x, g), attrs = at.inputs, at.attrs
+        axes = zip(
+            x.shape[2:], attrs["kernel"], attrs["stride"], attrs["before"], attrs["dilation"], g.shape[2:],
+            strict=True,
+        )  # fmt: skip
+        behind = [(p - 1) * s + (r - 1) * d + 1 - b - h for h, r, s, b, d, p in axes]
+        given = {name: attrs[name] for name in ("stride", "dilation", "groups")}
+        given["padding"] = (*attrs["before"], *(max(0, n) for n in behind))
+        by_x = g.op(f"conv_transpose{self.axes}d_given", grad, **given)
+        unseen = [max(0, -n) for n in behind]
+        by_g = x.op(f"conv{self.axes}d_given", grad, **given)
+        for axis, size in enumerate(g.shape):
+            by_g = by_g.sliced(axis, 0, size)
+        return {0: by_x.padded((0,) * len(x.shape), (0, 0, *unseen)), 1: by_g}
+
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False  # a weight's gradient is a sum over images
 
@@ -88,7 +106,10 @@ declare(
         weight_case("dilated", (1, 16, 17, 18), 24, 17, 18, kernel=3, dilation=2, before=2),
         weight_case("windows beyond the image", (1, 4, 5, 6), 6, 9, 8, kernel=3, stride=2, before=4),
         weight_case("many channels, small image", (2, 160, 7, 7), 96, 7, 7, kernel=3, before=1),
+        weight_case("pixels 2 KB apart", (1, 512, 5, 4), 20, 5, 4, kernel=3, before=1),
+        weight_case("every other pixel, 2 KB apart", (2, 256, 6, 9), 17, 3, 5, kernel=3, stride=2, before=1),
         weight_case("grouped", (2, 32, 9, 9), 64, 9, 9, kernel=3, groups=4, before=1),
+        weight_case("grouped, pixels 2 KB apart", (1, 512, 4, 3), 36, 4, 3, kernel=3, groups=2, before=1),
         weight_case("grouped, thin", (1, 24, 8, 7), 12, 4, 4, kernel=3, groups=6, stride=2, before=1),
         weight_case("depthwise 3x3", (2, 37, 11, 12), 37, 11, 12, kernel=3, groups=37, before=1),
         weight_case("depthwise, many pixels", (4, 21, 33, 36), 21, 33, 36, kernel=3, groups=21, before=1),

@@ -72,7 +72,8 @@ INTEGERS = {"pairs", "quads", "int_conv1d", "int_conv2d", "int_conv3d", "int_lin
 def test_every_op_has_a_lowering() -> None:
     given = {name for name in ops.REGISTRY if name.endswith("_given")}
     loops = {f"{cell}_{loop}" for cell in ("lstm", "gru", "rnn") for loop in ("steps", "deltas")}
-    training = {"batch_stats", "batch_sums", *loops}
+    updates = {f"conv{axes}d_grad_weight" for axes in (1, 2, 3)}
+    training = {"batch_stats", "batch_sums", *loops, *updates}
     assert set(ops.REGISTRY) - set(CUDA) == {
         "dropout",
         *INTEGERS,

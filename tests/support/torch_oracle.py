@@ -91,7 +91,7 @@ def conv_grad_weight(x, grad, *, kernel, stride, before, dilation, groups):  # t
     with torch.enable_grad():
         weight = torch.zeros(grad.shape[1], x.shape[1] // groups, *kernel, dtype=x.dtype, requires_grad=True)
         made = convolve(x, weight, stride=stride, dilation=dilation, groups=groups)
-        (by_weight,) = torch.autograd.grad(made, weight, grad)
+        (by_weight,) = torch.autograd.grad(made, weight, grad, create_graph=x.requires_grad)
     return by_weight
 
 

@@ -61,6 +61,11 @@ class Window(NamedTuple):
         return self.depth.taps > 1 or self.depth.before > 0 or self.depth.after > 0
 
     @property
+    def taps(self) -> int:
+        """The number of taps."""
+        return math.prod(axis.taps for axis in self)
+
+    @property
     def empty(self) -> bool:
         """Whether no tap meets an element, so that the outputs are the bias."""
         return any(axis.empty for axis in self)

@@ -17,8 +17,9 @@ class DepthwiseUpdateSweep(Variant):
 
 
 class Along(Record):
-    """Where windows lie along planes and rows of x: the first tap of window i at ``start + i * step`` of
-    ``size``, neighbouring taps ``dilation`` apart. Taps outside are left out of the sum.
+    """Where windows lie along planes, rows and columns of x: the first tap of window i at
+    ``start + i * step`` of ``size``, neighbouring taps ``dilation`` apart. Taps outside meet zeros; with a
+    ``col_step`` of 0 none is beside x.
     """
 
     plane_start: int
@@ -29,6 +30,10 @@ class Along(Record):
     row_step: int
     row_dilation: int
     row_size: int
+    col_start: int
+    col_step: int
+    col_dilation: int
+    col_size: int
 
 
 class Segments(Record):
@@ -73,8 +78,11 @@ class WeightUpdate(StepRecord, kernel="weight_update"):
 
     Items are parts x groups x ``row_blocks`` of ``block_rows`` of the ``depth`` contiguous elements of x
     under a tap x ``blocks`` of ``block_panels`` panels of ``width`` registers of g's ``columns``, the last
-    one ``tail`` registers wide. A thread's scratch memory holds a panel of g, and from ``table_at`` bytes on
-    three cells for each segment of a chunk.
+    one ``tail`` registers wide. Rows are cut into tiles of at most ``most``.
+
+    A thread's scratch memory holds a chunk's panels of g, ``panel_bytes`` each; then, from ``tiles_at`` bytes
+    on, tiles of x, ``tile_bytes`` each, with ``lane_bytes`` a pixel; then, from ``table_at`` on, three cells
+    for each segment. With ``tile_bytes`` 0, x is not packed, and zeros lie beside it in memory.
     """
 
     x: Operand
@@ -89,6 +97,8 @@ class WeightUpdate(StepRecord, kernel="weight_update"):
     depth: int
     block_rows: int
     row_blocks: int
+    most: int
+    lane_bytes: int
     columns: int
     padded: int
     width: int
@@ -96,6 +106,9 @@ class WeightUpdate(StepRecord, kernel="weight_update"):
     panels: int
     block_panels: int
     blocks: int
+    panel_bytes: int
+    tiles_at: int
+    tile_bytes: int
     table_at: int
     sweep: UpdateSweep
     tail_sweep: UpdateSweep
@@ -103,13 +116,15 @@ class WeightUpdate(StepRecord, kernel="weight_update"):
     @property
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``."""
-        return f"{min(self.sweep.most, self.depth)}x{self.width}"
+        return f"{min(self.most, self.depth)}x{self.width}"
 
 
 class DepthwiseUpdate(StepRecord, kernel="depthwise_update"):
     """Partial gradients of filters of one channel, ``y [parts][taps][padded]``.
 
-    Items are parts x ``blocks`` of ``block_registers`` registers of the ``channels``.
+    Items are parts x ``blocks`` of ``block_registers`` registers of the ``channels``. Taps beside one another
+    are summed ``together``, the last of a filter row by ``tail_sweep``. Scratch memory holds three cells for
+    each segment of a chunk.
     """
 
     x: Operand
@@ -122,4 +137,6 @@ class DepthwiseUpdate(StepRecord, kernel="depthwise_update"):
     padded: int
     block_registers: int
     blocks: int
+    together: int
     sweep: DepthwiseUpdateSweep
+    tail_sweep: DepthwiseUpdateSweep

@@ -2,7 +2,7 @@
 
 ``C[rows, vecs*LANES] += sum_b sum_q A_b[q, rows]^T @ B_b[q, vecs*LANES]``: as in the forward tile the C tile
 stays in registers over the whole batch, here of segments of pixels. A's ``rows`` elements are contiguous, its
-pixels ``a_col`` bytes apart; B is a packed panel. So A is x as it lies in memory, and B the gradient.
+pixels ``a_col`` bytes apart; B is a packed panel.
 """
 
 import functools
@@ -16,6 +16,7 @@ from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # pixels per loop iteration
+ACCUMULATORS = 8  # at least so many sums of a depthwise tile hide the latency of two multiply-adds a cycle
 
 
 class Operands(NamedTuple):
@@ -23,7 +24,7 @@ class Operands(NamedTuple):
 
     a: Any
     a_col: Any
-    table: Any  # for each segment where it begins in A and in B, relative to `a` and `b`, and its pixels
+    table: Any  # for each segment its first byte in A, its first pixel in B, and its pixels
     count: Any
     b: Any
     c: Any
@@ -61,6 +62,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
             builder.load(simd.pointer(builder, builder.add(table, const(8 * i)), I64), align=8)
             for i in range(3)
         )
+        b = builder.mul(b, const(vecs * BYTES))
         carried = [builder.add(op.a, a), builder.add(op.b, b), *acc]
         carried = loop(builder, builder.sdiv(many, const(UNROLL)), carried, pixels(UNROLL))
         carried = loop(builder, builder.srem(many, const(UNROLL)), carried, pixels(1))
@@ -84,3 +86,80 @@ def update_tile(vecs: int, most: int) -> Any:
         one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
 
     return simd.primitive(types.void, i64, *[i64] * len(Operands._fields))(emit)
+
+
+class DepthwiseOperands(NamedTuple):
+    """The arguments of a depthwise tile, as those of `Operands`; ``lanes`` channels are there."""
+
+    x: Any
+    x_col: Any
+    x_tap: Any
+    table: Any  # for each segment its first byte in x, its first byte in g, and its pixels
+    count: Any
+    g: Any
+    g_col: Any
+    y: Any
+    y_tap: Any
+    lanes: Any
+
+
+def emit_depthwise(builder: Any, taps: int, whole: bool, op: DepthwiseOperands) -> None:
+    """Emits ``y[s] += sum_q x[q, s] * g[q]`` for one register of channels and ``taps`` neighbouring taps.
+
+    Neighbouring pixels have accumulators of their own, enough to hide the latency of a multiply-add.
+    """
+    zero, mask = ir.Constant(VEC, [0.0] * LANES), simd.first_lanes(builder, op.lanes)
+    pixels = max(1, ACCUMULATORS // taps)
+    start = [zero] * (taps * pixels)
+
+    def read(address: Any) -> Any:
+        return simd.load_ir(builder, address) if whole else simd.masked_load_ir(builder, address, mask, zero)
+
+    def steps(count: int) -> Any:
+        def body(_: Any, carried: list[Any]) -> list[Any]:
+            x, g, *acc = carried
+            for k in range(count):
+                grad = read(g)
+                for s in range(taps):
+                    place = builder.add(x, builder.mul(op.x_tap, const(s))) if s else x
+                    acc[k * taps + s] = simd.fma_ir(builder, read(place), grad, acc[k * taps + s])
+                x, g = opaque(builder, builder.add(x, op.x_col)), opaque(builder, builder.add(g, op.g_col))
+            return [x, g, *acc]
+
+        return body
+
+    def segment(_: Any, carried: list[Any]) -> list[Any]:
+        table, *acc = carried
+        x, g, many = (
+            builder.load(simd.pointer(builder, builder.add(table, const(8 * i)), I64), align=8)
+            for i in range(3)
+        )
+        carried = [builder.add(op.x, x), builder.add(op.g, g), *acc]
+        carried = loop(builder, builder.sdiv(many, const(pixels)), carried, steps(pixels))
+        if pixels > 1:
+            carried = loop(builder, builder.srem(many, const(pixels)), carried, steps(1))
+        return [builder.add(table, const(24)), *carried[2:]]
+
+    _, *acc = loop(builder, op.count, [op.table, *start], segment)
+    for s in range(taps):
+        total = acc[s]
+        for k in range(1, pixels):
+            total = builder.fadd(total, acc[k * taps + s])
+        place = builder.add(op.y, builder.mul(op.y_tap, const(s)))
+        simd.store_ir(builder, place, builder.fadd(simd.load_ir(builder, place), total))
+
+
+@functools.cache
+def depthwise_update_tile(taps: int) -> Any:
+    """Numba intrinsic ``tile(*DepthwiseOperands)`` for ``taps`` neighbouring taps."""
+    i64 = types.int64
+
+    def emit(builder: Any, *args: Any) -> None:
+        op = DepthwiseOperands(*args)
+        with builder.if_else(builder.icmp_signed(">=", op.lanes, const(LANES))) as (whole, part):
+            with whole:
+                emit_depthwise(builder, taps, True, op)
+            with part:
+                emit_depthwise(builder, taps, False, op)
+
+    return simd.primitive(types.void, *[i64] * len(DepthwiseOperands._fields))(emit)

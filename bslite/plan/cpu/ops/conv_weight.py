@@ -6,7 +6,15 @@ Which windows a part sums, and in which order, depends on shapes alone.
 import math
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.update import Along, Filter, Segments, UpdateSweep, WeightUpdate
+from bslite.kernels.contracts.cpu.update import (
+    Along,
+    DepthwiseUpdate,
+    DepthwiseUpdateSweep,
+    Filter,
+    Segments,
+    UpdateSweep,
+    WeightUpdate,
+)
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -19,6 +27,9 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import line_tiling, max_rows
 
 CHUNK = 256  # windows summed in registers: their gradients, a panel wide, stay in L1
+TOGETHER = 8  # taps beside one another that a depthwise tile sums
+LINE = 64  # bytes of a line of cache
+ALIASED = 2048  # bytes: pixels at multiples of it share few sets of a cache
 THIN = 16  # channels of x that, with those of the taps beside them, are one run of rows
 PART = 1024  # windows of a part, of which ...
 PARTS = 64  # ... there are so many at most, and no more than make ...
@@ -46,50 +57,34 @@ def lower_conv_grad_weight(b: CpuBuilder, layer: Layer) -> None:
             )
         ]
     )  # fmt: skip
-    halo = (0, window.cols.before, 0, window.cols.after)
-    x = volume(b.read(name_x, inner=1, halo=halo, exact=True))
+    groups, cols = attrs["groups"], window.cols
     g = volume(b.read(name_g, inner=1, exact=True))
-    _, _, xp, xl, xc = x.strides
-    groups, columns, deep = attrs["groups"], g.shape[1] // attrs["groups"], x.shape[1] // attrs["groups"]
-    cols = window.cols
-    merged = groups == 1 and cols.dilation == 1 and xc == deep and cols.taps > 1 and deep < THIN
-    taps = Filter(
-        window.depth.taps, window.rows.taps, 1 if merged else cols.taps,
-        *in_bytes((window.depth.dilation * xp, window.rows.dilation * xl, cols.dilation * xc)),
-    )  # fmt: skip
-    depth = cols.taps * deep if merged else deep
-    count = taps.deep * taps.rows * taps.cols
-    tiling = line_tiling(b.machine, depth, columns)
-    padded = tiling.registers * b.machine.lanes
-    over = _segments(_merged(x, g, window), groups * count * depth * columns)
-    made = b.dense((over.parts, groups, count, depth, padded))
-    origin = x.offset + window.depth.start * xp + window.rows.start * xl + cols.start * xc
-    lowest = min(b.machine.l2 // 2 // (4 * CHUNK), depth)
-    row_blocks = -(-depth // max(lowest, max_rows(b.machine, tiling.width)))
-    block_rows = -(-depth // row_blocks)
-    cycles = float(size_of(g.shape)) * deep * count / b.machine.lanes / b.machine.fma_ports
-    wanted = -(-item_count(b.machine, cycles) // (over.parts * groups * row_blocks))
-    block_panels = -(-tiling.panels // min(tiling.panels, wanted))
-    blocks = -(-tiling.panels // block_panels)
-    panel = over.chunk * over.segment * tiling.width * b.machine.lanes
-    record = WeightUpdate(
-        Operand(x.buffer, origin), g.start, made.start, over, taps, _inside(window), groups,
-        *in_bytes((deep, columns)), depth, block_rows, row_blocks, columns, padded, tiling.width, tiling.tail,
-        tiling.panels, block_panels, blocks, 4 * panel,
-        sweep=_sweep(b, tiling.width), tail_sweep=_sweep(b, tiling.tail),
-    )  # fmt: skip
-    step(b, record, over.parts * groups * row_blocks * blocks, [x, g], [made], panel + 6 * over.chunk)
+    columns, deep = g.shape[1] // groups, b.shapes[name_x][1] // groups
+    x = volume(b.read(name_x, inner=1, exact=True))
+    depthwise = deep == columns == 1 and groups > 1
+    packs = not depthwise and 4 * cols.stride * x.strides[4] % ALIASED == 0
+    if not packs:
+        halo = (0, cols.before, 0, cols.after)
+        x = volume(b.read(name_x, inner=1, halo=halo, exact=True))
+    thin = groups == 1 and deep < THIN and cols.dilation == 1 and cols.taps > 1 and not packs
+    if depthwise:
+        made = _depthwise(b, x, g, window)
+    else:
+        made = _update(b, x, g, window, groups, thin and x.strides[4] == deep, packs)
     total = sum_of_parts(b, made)
-    shape = (groups, *(axis.taps for axis in window), deep, padded)
-    total = b.reshaped(total, shape).slice(5, 0, columns).permute((0, 5, 4, 1, 2, 3))
-    kept = b.shapes[layer.name]
+    if depthwise:
+        total = b.reshaped(total, (1, *(axis.taps for axis in window), 1, made.shape[-1]))
+        total = total.slice(5, 0, groups).permute((5, 4, 0, 1, 2, 3))
+    else:
+        total = b.reshaped(total, (groups, *(axis.taps for axis in window), deep, made.shape[-1]))
+        total = total.slice(5, 0, columns).permute((0, 5, 4, 1, 2, 3))
     home = b.write(layer.name)
-    b.copy(total, _apart(home, groups, 3 - (len(kept) - 2)))
+    b.copy(total, _apart(home, groups))
 
 
-def _apart(view: View, groups: int, missing: int) -> View:
+def _apart(view: View, groups: int) -> View:
     """A filter ``[K, C, ...]`` as ``[groups, K/groups, C, D, R, S]``."""
-    shape, strides = view.shape, view.strides
+    shape, strides, missing = view.shape, view.strides, 5 - len(view.shape)
     return View(
         view.buffer,
         view.offset,
@@ -98,16 +93,87 @@ def _apart(view: View, groups: int, missing: int) -> View:
     )
 
 
-def _sweep(b: CpuBuilder, vecs: int) -> UpdateSweep:
-    return UpdateSweep(vecs, max_rows(b.machine, vecs))
+def _depthwise(b: CpuBuilder, x: View, g: View, window: Window) -> View:
+    """Append the step of the partial sums ``[parts, taps, padded]`` of filters of one channel."""
+    machine, channels = b.machine, g.shape[1]
+    _, _, xp, xl, xc = x.strides
+    taps = Filter(
+        *(axis.taps for axis in window),
+        *in_bytes((window.depth.dilation * xp, window.rows.dilation * xl, window.cols.dilation * xc)),
+    )  # fmt: skip
+    registers = -(-channels // machine.lanes)
+    over = _segments(_merged(x, g, window), window.taps * channels)
+    made = b.dense((over.parts, window.taps, registers * machine.lanes))
+    wanted = -(-item_count(machine, float(size_of(g.shape)) * window.taps / machine.lanes) // over.parts)
+    block = -(-registers // min(registers, wanted))
+    blocks = -(-registers // block)
+    together = -(-taps.cols // -(-taps.cols // TOGETHER))
+    origin = x.offset + window.depth.start * xp + window.rows.start * xl + window.cols.start * xc
+    record = DepthwiseUpdate(
+        Operand(x.buffer, origin), g.start, made.start, over, taps, _inside(window, False), channels,
+        made.shape[-1], block, blocks, together, DepthwiseUpdateSweep(together),
+        DepthwiseUpdateSweep((taps.cols - 1) % together + 1),
+    )  # fmt: skip
+    step(b, record, over.parts * blocks, [x, g], [made], 6 * over.chunk)
+    return made
 
 
-def _inside(window: Window) -> Along:
-    """Planes and rows where windows may leave x."""
-    deep, rows, _ = window
+def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged: bool, packs: bool) -> View:
+    """Append the step of the partial sums ``[parts, groups, taps, depth, padded]``. ``merged``: the taps of a
+    row of the filter are one, whose elements of x follow on one another. ``packs``: x is packed.
+    """
+    machine, cols = b.machine, window.cols
+    columns, deep = g.shape[1] // groups, x.shape[1] // groups
+    _, _, xp, xl, xc = x.strides
+    taps = Filter(
+        window.depth.taps, window.rows.taps, 1 if merged else cols.taps,
+        *in_bytes((window.depth.dilation * xp, window.rows.dilation * xl, cols.dilation * xc)),
+    )  # fmt: skip
+    depth = cols.taps * deep if merged else deep
+    count = taps.deep * taps.rows * taps.cols
+    over = _segments(_merged(x, g, window), groups * count * depth * columns)
+    tiling = line_tiling(machine, depth, columns)
+    padded = tiling.registers * machine.lanes
+    made = b.dense((over.parts, groups, count, depth, padded))
+
+    pixels, most = over.chunk * over.segment, max_rows(machine, tiling.width)
+    lane_bytes = 4 * machine.lanes * -(-min(most, depth) // machine.lanes)
+    tile_bytes = pixels * lane_bytes + LINE  # tiles do not share the sets of a cache
+    near = most * max(1, machine.l2 // 4 // tile_bytes) if packs else max(most, machine.l2 // 8 // pixels)
+    row_blocks = -(-depth // near)
+    block_rows = -(-depth // row_blocks)
+    row_blocks = -(-depth // block_rows)
+    panel_bytes = 4 * pixels * tiling.width * machine.lanes
+    cycles = float(size_of(g.shape)) * deep * window.taps / machine.lanes / machine.fma_ports
+    wanted = -(-item_count(machine, cycles) // (over.parts * groups * row_blocks))
+    most_panels = max(1, machine.l2 // 4 // panel_bytes)
+    block_panels = -(-tiling.panels // max(-(-tiling.panels // most_panels), min(tiling.panels, wanted)))
+    blocks = -(-tiling.panels // block_panels)
+    tiles_at = block_panels * panel_bytes
+    table_at = tiles_at + -(-block_rows // most) * tile_bytes * packs
+    origin = x.offset + window.depth.start * xp + window.rows.start * xl + cols.start * xc
+    record = WeightUpdate(
+        Operand(x.buffer, origin), g.start, made.start, over, taps, _inside(window, packs), groups,
+        *in_bytes((deep, columns)), depth, block_rows, row_blocks, most, lane_bytes, columns, padded,
+        tiling.width, tiling.tail, tiling.panels, block_panels, blocks, panel_bytes, tiles_at,
+        tile_bytes * packs,
+        table_at, UpdateSweep(tiling.width, most), UpdateSweep(tiling.tail, most),
+    )  # fmt: skip
+    scratch = table_at // 4 + 6 * over.chunk
+    step(b, record, over.parts * groups * row_blocks * blocks, [x, g], [made], scratch)
+    return made
+
+
+def _inside(window: Window, packs: bool) -> Along:
+    """Where windows may leave x: beside it only where it is packed."""
+    deep, rows, cols = window
+    columns = (cols.start, cols.stride, cols.dilation, cols.have)
+    if not packs or not (cols.before or cols.after):
+        columns = (0, 0, 0, 1)
     return Along(
-        deep.start, deep.stride, deep.dilation, deep.have, rows.start, rows.stride, rows.dilation, rows.have
-    )
+        deep.start, deep.stride, deep.dilation, deep.have, rows.start, rows.stride, rows.dilation, rows.have,
+        *columns,
+    )  # fmt: skip
 
 
 def _merged(x: View, g: View, window: Window) -> _Pixels:
@@ -116,7 +182,9 @@ def _merged(x: View, g: View, window: Window) -> _Pixels:
     xs = [x.strides[0], *(x.strides[2 + i] * axis.stride for i, axis in enumerate(window))]
     gs = [g.strides[0], *g.strides[2:]]
     sizes = [n, d, p, q]
-    free = [True, *(not (a.before or a.after) for a in (window.depth, window.rows))]
+    free = [True, *(not (a.before or a.after) for a in window[:2])]
+    if window.cols.before or window.cols.after:
+        free[2] = False
     for axis in (2, 1, 0):
         follows = xs[axis] == sizes[3] * xs[3] and gs[axis] == sizes[3] * gs[3]
         if not free[axis] or not (sizes[axis] == 1 or follows):
