@@ -21,6 +21,7 @@ SMALLEST = 1e-30  # a divisor whose reciprocal float32 has
 HIDDEN = -1e8
 #: What is added instead: the sum is this number whatever the score, so a row of hidden keys weighs all alike.
 COVER = -1e30
+MODEST = 1e6  # a mask below it vanishes beside what covers a score
 
 
 @dataclass
@@ -32,7 +33,9 @@ class Match:
     v: str
     scale: float = 1.0
     factors: list[str] = field(default_factory=list)  # constants with a number for each head
-    masks: list[str] = field(default_factory=list)
+    masks: list[str] = field(default_factory=list)  # that are added
+    hides: list[str] = field(default_factory=list)  # that cover scores, all with ...
+    fill: float | None = None  # ... this number
     cut: Node | None = None  # the reshape that cuts the first axis in two,
     joined: Node | None = None  # and the one that undoes it
     gone: list[Node] = field(default_factory=list)
@@ -55,8 +58,8 @@ class Finder:
         self.reading = readers(spec)
         #: values to be made: of which value, its axes in which order
         self.turned: dict[str, tuple[str, Sequence[int]]] = {}
-        #: masks to be made of constants
-        self.made: dict[str, Array] = {}
+        #: masks to be made of known conditions: where keys are hidden, and what hides them
+        self.made: dict[str, tuple[Array, float]] = {}
         #: masks to be made of conditions: which one, whether it is true of hidden keys, what hides them
         self.hiding: dict[str, tuple[str, bool, float]] = {}
 
@@ -88,8 +91,6 @@ class Finder:
 
     def constant(self, name: str) -> Array | None:
         """The value, if it is a constant of float32."""
-        if name in self.made:
-            return self.made[name]
         node = self.nodes.get(name)
         if node is None or node.op != "constant" or self.spec.dtypes[name] != "float32":
             return None
@@ -102,6 +103,8 @@ class Finder:
             for scores, mask in (node.inputs, node.inputs[::-1]):
                 above = self._inner(scores)
                 if self.shapes[scores] == self.shapes[node.name] and above and above.op != "constant":
+                    if found.hides and not self._is_modest(mask):
+                        return None  # what this mask hides, too, would be hidden twice
                     found.masks.append(mask)
                     return above
         elif node.op == "where" and found.scale == 1.0 and not found.factors:
@@ -122,27 +125,36 @@ class Finder:
                 return self._inner(node.inputs[0])
         return None
 
+    def _is_modest(self, mask: str) -> bool:
+        """Whether a mask is known to hide no key."""
+        value = self.constant(mask)
+        return value is not None and bool((np.abs(value) < MODEST).all())
+
     def _hides(self, node: Node, found: Match) -> Node | None:
-        """Note the mask of keys that a condition leaves no weight; the node that makes the scores."""
+        """Note the mask of keys that a condition leaves no weight; the node that makes the scores.
+
+        A hidden score *is* the fill, and here a number is added to it. The answer is the same where all keys
+        of a row are hidden, too: the sum is the fill, or one number for all of them. Only NaN stays NaN.
+        """
         condition, first, second = node.inputs
         if found.joined is not None or not self.shapes[condition]:
             return None
         for scores, least in ((first, second), (second, first)):
-            fill = self.constant(least)
-            if fill is None or fill.size != 1 or not float(fill.reshape(())) <= HIDDEN:
+            constant = self.constant(least)
+            if constant is None or constant.size != 1 or not (fill := float(constant.reshape(()))) <= HIDDEN:
                 continue
-            if self.shapes[scores] != self.shapes[node.name]:
+            covers = not found.masks or fill <= COVER  # or masks of the same scores would tell keys apart
+            if self.shapes[scores] != self.shapes[node.name] or found.fill not in (None, fill) or not covers:
                 return None
+            found.fill = fill
             name, above = f"{node.name}/hidden", self.nodes.get(condition)
-            cover = COVER if np.isfinite(fill) else -math.inf
+            cover = fill if found.masks or math.isinf(fill) else COVER
             if above is not None and above.op == "constant":
-                hidden = self.spec.params[above.params["value"]] ^ (scores == first)
-                cover = cover if hidden.all(-1).any() else -math.inf  # what is infinite need not be computed
-                self.made[name] = np.where(hidden, cover, 0.0).astype(np.float32)
+                self.made[name] = self.spec.params[above.params["value"]] ^ (scores == first), cover
             else:
                 self.hiding[name] = condition, scores == second, cover
             self.shapes[name] = self.shapes[condition]
-            found.masks.append(name)
+            found.hides.append(name)
             return self._inner(scores)
         return None
 
@@ -199,7 +211,7 @@ class Finder:
         )
         plain = all(
             len(self.shapes[m]) < rank or self.shapes[m][0] == 1 or len(self.shapes[m]) == rank + 1
-            for m in found.masks
+            for m in (*found.masks, *found.hides)
         )
         k = self.turned[found.k][0] if found.k in self.turned else found.k
         return whole and plain and self.shapes[k][:1] == scores[:1]
@@ -284,22 +296,37 @@ class Writer:
 
     def _mask(self) -> list[str]:
         """The names of the attention's mask, one or none: the sum of the constant masks, plus the others."""
-        known = [(m, c) for m in self.match.masks if (c := self.finder.constant(m)) is not None]
+        known = [c for m in self.match.masks if (c := self.finder.constant(m)) is not None]
         rest = [m for m in self.match.masks if self.finder.constant(m) is None]
-        if len(known) > 1:
-            total = functools.reduce(np.add, (c.astype(np.float64) for _, c in known))
-            key = f"{self.node.name}/mask"
-            rest.append(self._number(key, total.astype(np.float32)))
-        else:
-            rest += [m for m, _ in known]
-        for made in self.finder.made.keys() & set(rest):
-            self._number(made, self.finder.made[made])
-        for made in self.finder.hiding.keys() & set(rest):
-            condition, hides, cover = self.finder.hiding[made]
-            ends = [
-                self._number(f"{made}_{i}", np.asarray(x, np.float32)) for i, x in enumerate((cover, 0.0))
-            ]
-            self.made.append(Node(made, "where", (condition, *(ends if hides else ends[::-1]))))
+        hidden = [self.finder.made[m] for m in self.match.hides if m in self.finder.made]
+        computed = [m for m in self.match.hides if m in self.finder.hiding]
+        if hidden:
+            where, cover = functools.reduce(np.logical_or, (h for h, _ in hidden)), hidden[0][1]
+            alone = not (rest or known or computed)
+            if alone and not where.all(-1).any():
+                cover = -math.inf  # what is infinite need not be computed
+            made = np.where(where, np.float32(cover), np.float32(0))
+            if computed:
+                computed.append(self._number(f"{self.node.name}/hidden", made))
+            else:
+                known.append(made)
+        if len(known) == 1 and not hidden:
+            rest += [m for m in self.match.masks if self.finder.constant(m) is not None]
+        elif known:
+            total = functools.reduce(np.add, (c.astype(np.float64) for c in known))
+            with np.errstate(over="ignore"):  # as the sum of the masks in float32 is
+                rest.append(self._number(f"{self.node.name}/mask", total.astype(np.float32)))
+        computed = [self._covered(m) if m in self.finder.hiding else m for m in computed]
+        while len(computed) > 1:  # a key is hidden once
+            computed[:2] = [self._add(f"hidden{len(computed)}", "minimum", *computed[:2])]
+        rest += computed
         while len(rest) > 1:
             rest[:2] = [self._add(f"mask{len(rest)}", "add", *rest[:2])]
         return rest
+
+    def _covered(self, mask: str) -> str:
+        """Make the mask of a computed condition."""
+        condition, hides, cover = self.finder.hiding[mask]
+        ends = [self._number(f"{mask}_{i}", np.asarray(x, np.float32)) for i, x in enumerate((cover, 0.0))]
+        self.made.append(Node(mask, "where", (condition, *(ends if hides else ends[::-1]))))
+        return mask

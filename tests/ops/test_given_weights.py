@@ -100,14 +100,30 @@ def test_weights_may_be_made_by_layers(tmp_path: Path) -> None:
 def test_what_takes_no_values_says_so() -> None:
     g = Graph("lacking")
     x = g.input("x", (5, 2, 4))
-    y = g("rnn", "first", x, weight_ih=noise(3, 4), weight_hh=noise(3, 3))
+    y = g("lstm", "first", x, weight_ih=noise(12, 4), weight_hh=noise(12, 3), peephole=noise(9))
     spec = g.build(g("linear", "second", y, weight=noise(2, 3)))
-    with pytest.raises(UnsupportedError, match="layer 'first': op 'rnn' takes parameters that are constants"):
+    with pytest.raises(UnsupportedError, match=r"layer 'first': op 'lstm'.*peephole"):
         bslite.weights_as_inputs(spec)
     with pytest.raises(SpecError, match=r"'second\.bias' is no parameter"):
         bslite.weights_as_inputs(spec, ["second.bias"])
     key = spec.nodes[1].params["weight"]
     changed = bslite.weights_as_inputs(spec, [key])
-    assert [node.op for node in changed.nodes] == ["rnn", "linear_given"]
+    assert [node.op for node in changed.nodes] == ["lstm", "linear_given"]
     with pytest.raises(EngineError, match="the GPU engine has no kernel for linear_given"):
         gpu_plan_of(changed, (5, 2, 4), (2, 3))
+
+
+@pytest.mark.parametrize("order", [(0, 3, 1, 2), (3, 0, 2, 1), (2, 1, 3, 0)])
+def test_filters_of_one_column_lie_anywhere(order: tuple[int, ...]) -> None:
+    """A column of pixels is taken as a line; the filter with it, whose strides are a permutation's."""
+    sizes = [0] * 4
+    for size, place in zip((9, 6, 3, 5), order, strict=True):
+        sizes[place] = size
+    g = Graph("column")
+    x, w = g.input("x", (2, 6, 12, 1)), g.input("w", sizes)
+    turned = g.add("permute", "turned", g.add("neg", "values", w), order=order)
+    weight = g.add("slice", "weight", turned, axis=3, start=2, stop=3)
+    spec = g.build(g.add("conv2d_given", "y", x, weight, padding=(1, 0)))
+    given = [noise(2, 6, 12, 1), noise(*sizes, seed=1)]
+    exact, peer = (reference.run(spec, given, dtype)[0] for dtype in (np.float64, np.float32))
+    assert_three_way(bslite.run(spec, given), peer, exact)

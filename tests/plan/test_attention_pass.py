@@ -44,6 +44,10 @@ class Net(Graph):
         first = self("permute", self("slice", "k", axis=3, start=0, stop=1), order=(0, 1, 3, 2))
         return self("greater", first, self.number(limit))
 
+    def added(self, fill: float) -> str:
+        """A computed mask to be added: the number where a key is not shown."""
+        return self("where", self.shown(0.5), self.number(0.0), self.number(fill))
+
     def scores(self, q: str = "q", k: str = "k") -> str:
         return self("matmul", q, self("permute", k, order=(0, 1, 3, 2)))
 
@@ -187,3 +191,50 @@ def test_where_all_keys_are_hidden_they_weigh_alike() -> None:
         want, got = reference.run(spec, [q, k, v], np.float32)[0], bslite.run(spec, [q, k, v])
         assert np.isnan(want[1, 2]).all() == (fill == -np.inf)
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+
+LEAST = float(np.finfo(np.float32).min)
+#: What hides keys -> whether it is one attention all the same, and how its scores are written.
+TWICE: dict[str, tuple[bool, Callable[[Net, float], str]]] = {
+    "two conditions": (
+        True,
+        lambda n, f: n("where", n.shown(), n("where", n.causal(), n.scores(), n.number(f)), n.number(f)),
+    ),
+    "two computed ones": (
+        True,
+        lambda n, f: n("where", n.shown(), n("where", n.shown(-1.0), n.scores(), n.number(f)), n.number(f)),
+    ),
+    "known, and added": (
+        True,
+        lambda n, f: n("add", n("where", n.causal(), n.scores(), n.number(f)), n.added(f)),
+    ),
+    "computed, and added": (
+        True,
+        lambda n, f: n("add", n("where", n.shown(), n.scores(), n.number(f)), n.added(f)),
+    ),
+    "a bias below": (
+        True,
+        lambda n, f: n("where", n.shown(), n("add", n.scores(), n.constant(ROWS, KEYS)), n.number(f)),
+    ),
+    "added below": (
+        False,
+        lambda n, f: n("where", n.causal(), n("add", n.scores(), n.added(f)), n.number(f)),
+    ),
+    "two numbers": (
+        False,
+        lambda n, f: n("where", n.shown(), n("where", n.causal(), n.scores(), n.number(-3e9)), n.number(f)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fill", [-1e9, LEAST])
+@pytest.mark.parametrize("which", TWICE)
+def test_keys_hidden_twice_weigh_as_they_did(which: str, fill: float) -> None:
+    """In rows whose keys are all hidden, in one way or the other, too."""
+    fused, write = TWICE[which]
+    fused &= fill == LEAST or "added" not in which
+    spec, (q, k, v) = build(lambda n: n.weighted(write(n, fill)), 2)
+    k[1, 2, :4, 0], k[0, 1, :, 0] = -2.0, -2.0
+    assert [n.op for n in simplify(spec).nodes].count("attention") == fused
+    want, got = reference.run(spec, [q, k, v], np.float32)[0], bslite.run(spec, [q, k, v])
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)

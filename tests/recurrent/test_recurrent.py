@@ -185,3 +185,13 @@ def test_any_number_of_steps_from_onnx() -> None:
         torch.testing.assert_close(got[0], y.reshape(steps, 3, 2, 9).transpose(1, 2))
         torch.testing.assert_close(got[1], h)
         torch.testing.assert_close(got[2], c)
+
+
+def test_sums_of_whole_numbers_beyond_32_bits_are_refused() -> None:
+    weights = {
+        "weight_hh": np.full((4 * 300, 300), 32767, np.int32),
+        "scale_hh": np.ones(4 * 300, np.float32),
+    }
+    spec = one_op("lstm_rounded", (1, 1, 1200), **weights)
+    with pytest.raises(SpecError, match="beyond 32 bits"):
+        bslite.run(spec, noise(1, 1, 1200))

@@ -187,7 +187,10 @@ def _gate_pair_panels(
 ) -> Array:
     """Whole numbers ``[gates * H, K]`` as `gate_panels` of pairs along K."""
     w = _by_block(params[0], gates, lanes, pick)
-    return _pair_panels([w.reshape(-1, w.shape[-1])], lanes, len(pick) * tile, 1)
+    w = w.reshape(-1, w.shape[-1])
+    if 255 * np.abs(w.astype(np.int64)).sum(1).max(initial=0) >= 2**31:
+        raise SpecError("weight_hh of an LSTM that rounds: sums of its products with h are beyond 32 bits")
+    return _pair_panels([w], lanes, len(pick) * tile, 1)
 
 
 @recipe("gate_byte_panels")

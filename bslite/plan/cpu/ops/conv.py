@@ -35,6 +35,7 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     if is_column(layer, b.crop):
         window, clipped = window._replace(rows=window.cols, cols=window.rows), False
         x, y, residual = _turned(x), _turned(y), residual and _turned(residual)
+        filters = filters._replace(weight=filters.weight and _turned(filters.weight))
     convolve(b, layer, x, y, residual, window, filters, clipped)
 
 
