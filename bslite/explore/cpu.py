@@ -159,9 +159,18 @@ def _cycles(machine: Machine, batch: int, vecs: int) -> float:
 
 
 def columns(machine: Machine, batch: int, blocks: int) -> tuple[int, int]:
-    """The registers of a tile for a product of so many ``blocks`` of one register each, and its most rows."""
-    tiles = [t for t in (1, 2, 3, 4, 6, 8) if blocks % t == 0 and tall(machine, t)]
-    best = min(tiles, key=lambda t: (_cycles(machine, batch, t) / t, t))
+    """The registers of a tile for a product of so many ``blocks`` of one register each, and its most rows.
+
+    The weights of a tile come from L2, again for each of the tiles that the batch takes.
+    """
+
+    def cycles(vecs: int) -> float:
+        tiles, _ = _tiles(machine, batch, vecs)
+        most = max(batch * vecs, batch + tiles * vecs) / _ports(machine)  # multiply-adds, loads
+        stream = tiles * FLOAT * machine.lanes * vecs / machine.l2_bytes_per_cycle
+        return (max(most, stream, tiles * machine.fma_latency) + tiles / UNROLL) / vecs
+
+    best = min((t for t in (1, 2, 3, 4, 6, 8) if blocks % t == 0 and tall(machine, t)), key=cycles)
     return best, tall(machine, best)
 
 

@@ -22,6 +22,7 @@ class Looped(Recurrent):
     """Base of the loops: inputs are ``leading``, then the initial state and the lengths."""
 
     params = {}
+    sample_range = (-0.5, 0.5)  # the weight is an input among others: noise of size 1 would saturate gates
 
     def recurs_of(self, w: Shape) -> int:
         """The number of hidden units; checks the recurrent weight."""
@@ -127,9 +128,10 @@ class Steps(Looped):
         ]
 
     def cases(self) -> Sequence[Case]:
-        plain, names = self.plain_cases(), {attr.name for attr in self.attrs}
-        kept = [self.looped(c, keeps=True) for c in plain] if "keeps" in names else []
-        return [*(self.looped(c) for c in plain), *kept]
+        plain = self.plain_cases()
+        if self.kept(parse_attrs(self, {})) == 1:
+            return [self.looped(c) for c in plain]
+        return [*(self.looped(c) for c in plain[1::2]), *(self.looped(c, keeps=True) for c in plain)]
 
 
 def before(at: Applied, attrs: Attrs) -> tuple[Value, int] | None:
