@@ -71,7 +71,7 @@ class Steps(Looped):
 
     def keep(self, inputs: Sequence[Value], attrs: Attrs) -> tuple[Value, Value] | None:
         count = self.kept(attrs)
-        if count == 1:
+        if count == 1 or attrs["keeps"]:
             return None
         kept = inputs[0].tape.put(self.name, inputs, **{**attrs, "keeps": True})
         steps, hidden = inputs[0].shape[0], inputs[1].shape[1]
