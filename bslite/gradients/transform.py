@@ -13,6 +13,7 @@ def gradient(
     wrt: Sequence[str] | None = None,
     shapes: Sequence[Sequence[int]] | None = None,
     of: Sequence[str] | None = None,
+    unit: bool = True,
 ) -> ModelSpec:
     """A model with the outputs of ``spec`` and, after them, the gradients of what ``wrt`` names.
 
@@ -22,7 +23,7 @@ def gradient(
     labels of the outputs that have gradients, all of float32 if None. For each of them the model has one
     input more, the gradient that comes from behind it, of its shape, called "d/" and the output's label; a
     single output of shape [], a loss, has none: its own gradient is 1. The gradients are labelled likewise.
-    What nothing depends on has the gradient 0.
+    What nothing depends on has the gradient 0. Without ``unit`` a loss has an input, too.
 
     Raises SpecError if ``wrt`` or ``of`` names what is not there or is not float32, and UnsupportedError with
     all the layers in the way that have no gradient.
@@ -37,7 +38,7 @@ def gradient(
     known = spec.infer_shapes(given)
     tape = GraphTape(spec.name, spec.params)
     tape.follow(spec, known, reached)
-    grads = _seeds(spec, tape, of)
+    grads = _seeds(spec, tape, of, unit)
     found: dict[str, Value] = {}
     lacking: list[str] = []
     for node in reversed(spec.nodes):
@@ -113,7 +114,7 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
     return reached
 
 
-def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None) -> dict[str, Value]:
+def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None, unit: bool) -> dict[str, Value]:
     """The gradients that come from behind: inputs, or 1 of a loss."""
     seeds: dict[str, Value] = {}
     made = [(out, label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
@@ -125,7 +126,7 @@ def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None) -> dict[s
     taken = {i.name for i in spec.inputs} | {n.name for n in spec.nodes}
     for out, label in floats:
         shape = tape[out].shape
-        loss = len(floats) == 1 and shape == ()
+        loss = unit and len(floats) == 1 and shape == ()
         if not loss and f"d/{label}" in taken:
             raise SpecError(f"model {spec.name!r}: what would be the gradient of {label!r} is there already")
         seed = tape.constant(1.0) if loss else tape.input(f"d/{label}", shape)

@@ -75,7 +75,7 @@ class BatchNormGiven(BatchOp):
     """Batch norm of ``[N, C, ...]`` by statistics ``[2, C]`` that are a value, as are weight and bias."""
 
     name = "batch_norm_given"
-    kind = Kind.REDUCTION
+    kind = Kind.CHANNEL
     arity = (2, 4)
     attrs = (EPS,)
     cost = 3

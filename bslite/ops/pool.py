@@ -95,7 +95,9 @@ class WindowPool(Op):
         if "max" in self.name:
             windows = columns(x.padded(*around, value=-math.inf), kernel, stride, dilation)
             places = windows.reshape(n, c, taps, math.prod(out)).op("argmax", axis=2, keepdim=True)
-            numbers = grad.tape.constant([[i] for i in range(taps)], "int64")
+            if taps < 256:  # a byte is all that need be saved of a window
+                places = places.op("cast", to="uint8")
+            numbers = grad.tape.constant([[i] for i in range(taps)], places.dtype)
             each = places.op("equal", numbers).where(each, 0.0)
         else:
             each = (each / grad.tape.constant(self._counts(at, out))).expand((n, c, taps, math.prod(out)))

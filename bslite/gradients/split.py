@@ -1,0 +1,168 @@
+"""A gradient model in two halves: the forward pass with the values it saves, and the backward pass."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bslite.errors import SpecError
+from bslite.gradients.cut import cheapest
+from bslite.ops import Kind
+from bslite.spec import Input, ModelSpec, Node
+
+#: Kinds of nodes that the backward pass may make again: a pass over memory at most, which it fuses.
+CHEAP = (Kind.POINTWISE, Kind.CHANNEL, Kind.MOVEMENT, Kind.SOURCE)
+BYTES = {"int64": 8, "bool": 1, "uint8": 1, "int8": 1}
+POLICIES = ("price", "save")
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A value that the forward half hands to the backward half."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        """Its size."""
+        return math.prod(self.shape) * BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
+class Halves:
+    """``forward`` makes the outputs of the model, then the ``saved`` values. ``backward`` takes what it reads
+    of the forward half's inputs, called ``reads``, then the saved values, then the seeds; it makes gradients.
+    """
+
+    forward: ModelSpec
+    backward: ModelSpec
+    reads: tuple[str, ...]
+    saved: tuple[Saved, ...]
+    remade: tuple[str, ...]  # values that the backward half makes again
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of all saved values."""
+        return sum(value.bytes for value in self.saved)
+
+
+def split(joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "price") -> Halves:
+    """Cut a gradient model (`gradient`) in two.
+
+    ``outputs``: how many outputs the model had before; ``seeds``: the inputs that are gradients from behind.
+    What depends on no seed is forward. ``policy`` "price" saves the fewest bytes of which all that the
+    backward half needs can be made again by functions of one element and by moves (a cheapest cut; of equal
+    ones the latest values); "save" saves all of it. Inputs of the model are at hand for nothing.
+
+    Raises SpecError for another policy, or an input that is not there.
+    """
+    if policy not in POLICIES:
+        raise SpecError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    names = [i.name for i in joint.inputs]
+    if lacking := [name for name in seeds if name not in names]:
+        raise SpecError(f"model {joint.name!r} has no input {', '.join(lacking)}")
+    nodes = {node.name: node for node in joint.nodes}
+    late = set(seeds)
+    for node in joint.nodes:
+        if not late.isdisjoint(node.inputs):
+            late.add(node.name)
+    made, gradients = joint.outputs[:outputs], joint.outputs[outputs:]
+    if wrong := [name for name in made if name in late]:
+        raise SpecError(f"model {joint.name!r}: {', '.join(wrong)} depends on gradients from behind")
+    needed = {name for n in joint.nodes if n.name in late for name in n.inputs if name not in late}
+    needed |= {name for name in gradients if name not in late}
+    shapes = joint.infer_shapes([i.example for i in joint.inputs])
+    kept = _kept(joint, nodes, shapes, needed - late, set(names), policy)
+    again = _again(nodes, kept, needed)
+    early = _forward_nodes(joint, {*made, *kept}, late)
+    saved = tuple(Saved(name, shapes[name], joint.dtypes[name]) for name in kept)
+    own = [node for node in joint.nodes if node.name in late or node.name in again]
+    read = {name for node in own for name in node.inputs} | set(gradients)
+    reads = tuple(name for name in names if name in read and name not in seeds)
+    sources = {i.name: i for i in joint.inputs}
+    inputs = [sources[name] for name in reads]
+    inputs += [Input(s.name, s.shape, dtype=s.dtype) for s in saved]
+    inputs += [sources[name] for name in seeds]
+    labels = list(joint.labels)
+    return Halves(
+        _part(
+            joint, early, [i for i in joint.inputs if i.name not in seeds], (*made, *kept), labels[:outputs]
+        ),
+        _part(joint, own, inputs, gradients, labels[outputs:]),
+        reads,
+        saved,
+        tuple(again),
+    )
+
+
+def _part(
+    joint: ModelSpec,
+    nodes: Sequence[Node],
+    inputs: Sequence[object],
+    outputs: Sequence[str],
+    labels: list[str],
+) -> ModelSpec:
+    keys = {key for node in nodes for key in node.params.values()}
+    return joint.replace(
+        inputs=tuple(inputs),
+        nodes=tuple(nodes),
+        outputs=tuple(outputs),
+        params={key: array for key, array in joint.params.items() if key in keys},
+        labels=(*labels, *(f"saved/{name}" for name in outputs[len(labels) :])),
+    )
+
+
+def _kept(
+    joint: ModelSpec,
+    nodes: Mapping[str, Node],
+    shapes: Mapping[str, tuple[int, ...]],
+    needed: set[str],
+    inputs: set[str],
+    policy: str,
+) -> list[str]:
+    """The values to save, in order."""
+    constants = {node.name for node in joint.nodes if not node.inputs}
+    free = inputs | constants
+    if policy == "save":
+        return [node.name for node in joint.nodes if node.name in needed and node.name not in free]
+    reached, waiting = set(needed), list(needed)
+    while waiting:
+        node = nodes.get(waiting.pop())
+        if node is not None and node.declaration.kind in CHEAP:
+            waiting += [name for name in node.inputs if name not in reached]
+            reached.update(node.inputs)
+    order = [*(i.name for i in joint.inputs), *nodes]
+    names = [name for name in order if name in reached]
+    prices = {
+        name: 0 if name in free else math.prod(shapes[name]) * BYTES.get(joint.dtypes[name], 4)
+        for name in names
+    }
+    cheap = {name for name in names if name in nodes and nodes[name].declaration.kind in CHEAP}
+    above: dict[str, Iterable[str]] = {name: nodes[name].inputs for name in names if name in cheap}
+    fixed = [name for name in names if name not in cheap]
+    kept = cheapest(prices, above, fixed, [name for name in names if name in needed])
+    return [node.name for node in joint.nodes if node.name in kept and node.name not in free]
+
+
+def _again(nodes: Mapping[str, Node], kept: Sequence[str], needed: set[str]) -> dict[str, None]:
+    """The forward nodes that the backward half holds, too."""
+    found: dict[str, None] = {}
+    waiting = [name for name in needed if name in nodes and name not in kept]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        found[name] = None
+        waiting += [n for n in nodes[name].inputs if n in nodes and n not in kept]
+    return found
+
+
+def _forward_nodes(joint: ModelSpec, outputs: set[str], late: set[str]) -> list[Node]:
+    """The nodes that the outputs need."""
+    needed, found = set(outputs), []
+    for node in reversed(joint.nodes):
+        if node.name in needed and node.name not in late:
+            needed.update(node.inputs)
+            found.append(node)
+    return found[::-1]
