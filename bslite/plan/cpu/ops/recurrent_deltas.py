@@ -41,7 +41,7 @@ def lower_deltas(b: CpuBuilder, layer: Layer) -> None:
     start = b.read(given[-1], inner=-1, exact=True) if starts and op.of.kept(attrs) > 1 else None
 
     tile, most = columns(b.machine, batch, blocks)
-    units = tile * max(1, blocks // tile // threads)
+    units = tile * -(-(blocks // tile) // threads)
     groups = -(-blocks // units)
     shares = max(1, min(threads, groups))
     depth = (op.gates - before) * hidden
