@@ -6,7 +6,7 @@ executable of the same blueprint.
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -41,6 +41,7 @@ class Blueprint:
     direct: tuple[list[int], list[int]] | None = None  # places of in- and outputs, if one part is all
     held: list[str] = field(default_factory=list)  # the tensors that the function takes, by name
     surveyed: bool = True  # else it has another's parts, which were not tried
+    effects: frozenset[Node] = frozenset()  # nodes of the graph that change the module's buffers
 
     def carried(self, captured: Capture) -> "Blueprint":
         """The same parts of a graph with the same nodes, for other sizes."""
@@ -105,19 +106,19 @@ class Blueprint:
             value = program.state_dict[key] if key in program.state_dict else program.constants[key]
         return value
 
-    def assemble(self) -> None:
+    def assemble(self, directly: bool = True) -> None:
         """Write the function that runs the graph, with a call in place of each part that bslite runs; there
-        is none where one part is all.
+        is none where one part is all, if that may be called ``directly``.
 
         It takes the models of these parts, the tensors `held`, then the inputs.
         """
         source, parts, graph = self.capture.graph, self.in_bslite, torch.fx.Graph()
         given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
-        self.direct = _directly(source.nodes[-1].args[0], given, parts)
+        self.direct = _directly(source.nodes[-1].args[0], given, parts) if directly else None
         if self.direct is not None:
             return
         inside = {node: part for part in parts for node in part.nodes}
-        needed = _needed(source.nodes, inside)
+        needed = _needed(source.nodes, inside, self.effects)
         stored = [n for n in source.nodes if n in source.stored and n in needed]
         targets = {s.arg.name: s.target for s in source.program.graph_signature.input_specs}
         self.held = [targets[n.name] for n in stored]
@@ -225,14 +226,14 @@ def call_part(model: Model, *tensors: Tensor) -> list[Tensor]:
     return model(tensors)
 
 
-def _needed(nodes: Sequence[Node], inside: Mapping[Node, Part]) -> set[Node]:
-    """The nodes whose values something outside the parts, or a part, reads."""
+def _needed(nodes: Sequence[Node], inside: Mapping[Node, Part], effects: Collection[Node]) -> set[Node]:
+    """The nodes whose values something outside the parts, or a part, reads, and those with ``effects``."""
     needed: set[Node] = set()
     for node in reversed(nodes):
         if node in inside:
             if node in needed:
                 needed.update(inside[node].inputs)
-        elif node.op == "output" or node in needed:
+        elif node.op == "output" or node in needed or node in effects:
             needed.add(node)
             needed.update(node.all_input_nodes)
     return needed

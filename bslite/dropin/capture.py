@@ -124,11 +124,9 @@ def capture(
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
     check_module(module)
-    hooked = [path for path, m in module.named_modules() if path and _hooks(m)]
-    if hooked:
-        raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
+    check_hooks(module)
     shell = shell_of(module)
-    traced = _Traced(shell, arguments)
+    traced = Traced(shell, arguments)
     tensors = tuple(x.detach() for x in arguments.leaves)
     axes = [set(own) for own in free] or [set() for _ in tensors]
     for own, axis in zip(axes, grows, strict=False):
@@ -168,6 +166,13 @@ def capture(
     return found
 
 
+def check_hooks(module: torch.nn.Module) -> None:
+    """Raise UnsupportedError if layers inside the module have forward hooks."""
+    hooked = [path for path, m in module.named_modules() if path and _hooks(m)]
+    if hooked:
+        raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
+
+
 def _only_results(graph: Graph, name: str) -> None:
     """Raise UnsupportedError if ``graph`` gives new values of inputs or of the module's tensors."""
     for spec in graph.program.graph_signature.output_specs:
@@ -178,7 +183,7 @@ def _only_results(graph: Graph, name: str) -> None:
 VARIES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)  # what of a result a graph makes
 
 
-class _Traced:
+class Traced:
     """A module whose forward takes and gives lists of tensors, and notes the structure of its results."""
 
     def __init__(self, shell: torch.nn.Module, arguments: Structure) -> None:

@@ -40,6 +40,7 @@ class Options:
     fallback: str = "warn"
     tune: bool = True
     threads: int | None = None
+    training: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,12 @@ class Runner:
         self._tuned: list[Model] = []  # what measured the blueprint that is to be run next
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
+        self._trainer: Any = None  # made by the first call that trains
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if self.module.__dict__["training"]:
+        trains = self.options.training and self._needs_tape()
+        if self.module.__dict__["training"] and not trains:
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
         if around := reasons.outside():
             return self._run_torch(InTorch(around), args, kwargs)
@@ -99,6 +102,8 @@ class Runner:
             key, tensors, objects = signature(args, kwargs)
         except Unsignable as e:
             return self._run_torch(InTorch(str(e)), args, kwargs)
+        if trains:
+            return self._train(key, tensors, objects, args, kwargs)
         try:
             state = self._current()
         except UnsupportedError as e:
@@ -123,6 +128,35 @@ class Runner:
         else:
             state.used = True
         return self._run(run, tensors, objects, args, kwargs)
+
+    def _needs_tape(self) -> bool:
+        """Whether layers are in training mode, or gradients of parameters are wanted."""
+        return any(m.training for m in self.module.modules()) or (
+            torch.is_grad_enabled() and any(p.requires_grad for p in self.module.parameters())
+        )
+
+    def _train(
+        self, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],
+        args: tuple[Any, ...], kwargs: dict[str, Any],
+    ) -> Any:  # fmt: skip
+        """The call in training; see `Trainer`."""
+        from bslite.dropin.training import Trainer
+
+        why = next(
+            filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
+        )
+        if any(t.device.type != "cpu" for t in (*tensors, *self.module.parameters())):
+            why = why or "bslite trains on the CPU"
+        if objects:
+            why = why or "in training, no argument may be an object that holds tensors"
+        if why:
+            return self._run_torch(InTorch(why), args, kwargs)
+        with self._lock, no_collection:
+            self._trainer = self._trainer or Trainer(self.module, self.name, self.options.threads)
+            found = self._trainer.find(key, args, kwargs)
+        if isinstance(found, str):
+            return self._run_torch(InTorch(f"in training, {found}"), args, kwargs)
+        return found.run(tensors, objects)
 
     def _run(
         self, run: Run | InTorch, tensors: Sequence[Tensor], objects: Sequence[Any],

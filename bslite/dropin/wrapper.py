@@ -26,6 +26,7 @@ def optimize(
     fallback: str = "warn",
     tune: bool = True,
     threads: int | None = None,
+    training: bool = False,
 ) -> Any:
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
@@ -41,6 +42,9 @@ def optimize(
     (``"error"``). With ``tune``, a part that is measured slower in bslite than in torch stays in torch;
     ``tune=False`` measures nothing, so that the same parts run in the same place every time. ``threads`` as
     for `bslite.run`. `bslite.report` shows what runs where.
+
+    With ``training``, calls in training mode or with gradients run on torch's tape, float32 on the CPU: parts
+    of them in bslite, forwards and backwards, what has no gradient there in torch.
 
     The next call notices changed weights; see `bslite.dropin.watch`.
 
@@ -60,7 +64,7 @@ def optimize(
             warnings.warn(text, UserWarning, stacklevel=2)
         return module
     _load()
-    wrapped = _wrap(module, Options(fallback, tune, threads))
+    wrapped = _wrap(module, Options(fallback, tune, threads, training))
     if example_inputs is not None:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         with torch.no_grad():

@@ -13,12 +13,16 @@ from bslite.spec import Input, ModelSpec, Node
 CHEAP = (Kind.POINTWISE, Kind.CHANNEL, Kind.MOVEMENT, Kind.SOURCE)
 BYTES = {"int64": 8, "bool": 1, "uint8": 1, "int8": 1}
 POLICIES = ("price", "save")
+LAST, SECOND = (0, 2, 3, 1), (0, 3, 1, 2)  # channels last, and second again
 
 
 @dataclass(frozen=True)
 class Saved:
-    """A value that the forward half hands to the backward half."""
+    """What the forward half hands to the backward half of a ``value``: images with channels last, as engines
+    have them in memory, others as they are.
+    """
 
+    value: str
     name: str
     shape: tuple[int, ...]
     dtype: str
@@ -76,7 +80,10 @@ def split(joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "p
     kept = _kept(joint, nodes, shapes, needed - late, set(names), policy)
     again = _again(nodes, kept, needed)
     early = _forward_nodes(joint, {*made, *kept}, late)
-    saved = tuple(Saved(name, shapes[name], joint.dtypes[name]) for name in kept)
+    saved = tuple(_handed(name, shapes[name], joint.dtypes[name]) for name in kept)
+    turned = [s for s in saved if s.name != s.value]
+    early += [Node(s.name, "permute", (s.value,), attrs={"order": LAST}) for s in turned]
+    back = [Node(s.value, "permute", (s.name,), attrs={"order": SECOND}) for s in turned]
     own = [node for node in joint.nodes if node.name in late or node.name in again]
     read = {name for node in own for name in node.inputs} | set(gradients)
     reads = tuple(name for name in names if name in read and name not in seeds)
@@ -84,24 +91,24 @@ def split(joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "p
     inputs = [sources[name] for name in reads]
     inputs += [Input(s.name, s.shape, dtype=s.dtype) for s in saved]
     inputs += [sources[name] for name in seeds]
-    labels = list(joint.labels)
-    return Halves(
-        _part(
-            joint, early, [i for i in joint.inputs if i.name not in seeds], (*made, *kept), labels[:outputs]
-        ),
-        _part(joint, own, inputs, gradients, labels[outputs:]),
-        reads,
-        saved,
-        tuple(again),
-    )
+    ours = [i for i in joint.inputs if i.name not in seeds]
+    forward = _part(joint, early, ours, (*made, *(s.name for s in saved)), joint.labels[:outputs])
+    backward = _part(joint, [*back, *own], inputs, gradients, joint.labels[outputs:])
+    return Halves(forward, backward, reads, saved, tuple(again))
+
+
+def _handed(value: str, shape: tuple[int, ...], dtype: str) -> Saved:
+    if len(shape) != 4:
+        return Saved(value, value, shape, dtype)
+    return Saved(value, f"{value}/channels last", tuple(shape[i] for i in LAST), dtype)
 
 
 def _part(
     joint: ModelSpec,
     nodes: Sequence[Node],
-    inputs: Sequence[object],
+    inputs: Sequence[Input],
     outputs: Sequence[str],
-    labels: list[str],
+    labels: Sequence[str],
 ) -> ModelSpec:
     keys = {key for node in nodes for key in node.params.values()}
     return joint.replace(

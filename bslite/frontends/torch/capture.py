@@ -159,6 +159,12 @@ def check_module(module: "torch.nn.Module") -> None:
         raise SpecError(
             f"bslite runs inference, but the model is in training mode ({_some(training)}); call .eval()"
         )
+    check_tensors(module)
+
+
+def check_tensors(module: "torch.nn.Module") -> None:
+    """Raise unless a module's tensors are dense and have values, and those of floating point are float32."""
+    torch = load_torch()
     wrong = [
         f"{key} is {str(t.dtype).removeprefix('torch.')}"
         for key, t in tensors(module)

@@ -1,6 +1,6 @@
 """Facts about an exported graph: live nodes, constants, modules that become one op, in-place changes."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -126,16 +126,18 @@ class Graph:
         """Whether some operation has no builder."""
         return any(not is_getitem(n) and n not in self.whole and not find(n) for n in self.operations())
 
-    def mutation_shows(self) -> bool:
+    def mutation_shows(self, known: "Collection[Node]" = ()) -> bool:
         """Whether some in-place operation does more than its out-of-place twin would.
 
         It does if memory it changed is read later under a name older than its result, or if it changes a
-        tensor of the module. Else ``relu_`` is just ``relu``.
+        tensor of the module. Else ``relu_`` is just ``relu``. Nodes that are ``known`` to do so do not count.
         """
         names: dict[int, list[Node]] = {}  # memory -> the nodes that name it, oldest first
         changed: dict[int, Node] = {}  # memory -> the last operation that changed it
         order = {node: i for i, node in enumerate(self.nodes)}
         for node in self.nodes:
+            if node in known:
+                continue
             for source in node.all_input_nodes:
                 last = changed.get(memory(source) or 0)
                 if last is not None and order[source] < order[last]:

@@ -104,6 +104,20 @@ def normalised_by_batch(
     return made
 
 
+@aten("bslite.batch_norm")
+def batch_norm_in_training(
+    s: Site, x: Operand, weight: Operand | None, bias: Operand | None, eps: float
+) -> list[Value]:
+    """The result and the statistics of the batch; see `bslite.frontends.torch.training`."""
+    stats = s.emit("batch_stats", x, inner=(2, x.shape[1]))
+    if weight is not None or bias is None:
+        affine = [p for p in (weight, bias) if p is not None]
+        return [s.emit("batch_norm_given", x, stats, *affine, inner=x.shape, eps=eps), stats]
+    made = s.emit("batch_norm_given", x, stats, inner=x.shape, eps=eps)
+    wide = (x.shape[1], *(1,) * (x.rank - 2))
+    return [s.emit("add", made, reshape(s, bias, wide, last=False), inner=x.shape), stats]
+
+
 @aten("_native_batch_norm_legit_no_training")
 def batch_norm_eval(s: Site, x: Operand, w: Any, b: Any, mean: Any, var: Any, *rest: float) -> Any:
     return batch_norm(s, x, w, b, mean, var, False, *rest)
