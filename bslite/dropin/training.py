@@ -99,8 +99,18 @@ class Trainer:
 class _Survey(Survey):
     """A survey that leaves to torch what is computed from parameters alone, so that autograd follows it."""
 
+    def __init__(self, graph: Graph, module: torch.nn.Module, name: str) -> None:
+        self._computed: set[torch.fx.Node] = set()
+        for node in graph.nodes:
+            if node in graph.constant and any(
+                n in graph.stored | self._computed for n in node.all_input_nodes
+            ):
+                self._computed.add(node)
+        graph.constant -= self._computed
+        super().__init__(graph, module, name)
+
     def _survey(self, node: torch.fx.Node, operation: bool) -> Any:
-        if node in self.graph.constant and node not in self.graph.stored and node.all_input_nodes:
+        if node in self._computed:
             return self._problem(node, COMPUTED)
         return super()._survey(node, operation)
 

@@ -12,7 +12,7 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, declare
-from bslite.ops.fold import columns
+from bslite.ops.spread import largest, spread
 from bslite.ops.values import Applied, Gradients, Value
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
@@ -50,6 +50,14 @@ def avg_attrs(axes: int) -> tuple[Attr, ...]:
         *window_attrs(axes, "zeros"),
         Attr("count_include_pad", a.boolean, True, "the divisor counts padding, but nothing beyond it"),
         Attr("divisor_override", a.optional(a.integer(1)), None, "divide by this instead"),
+    )
+
+
+def _share(tap: int, terms: Sequence[Value]) -> Value:
+    """What a window hands to the element under a tap: all of it, or if it is the largest."""
+    grad, *places = terms
+    return (
+        places[0].op("equal", grad.tape.constant(tap, places[0].dtype)).where(grad, 0.0) if places else grad
     )
 
 
@@ -91,20 +99,24 @@ class WindowPool(Op):
             (m - 1) * s + d * (k - 1) + 1 for m, s, d, k in zip(out, stride, dilation, kernel, strict=True)
         ]
         around = (0, 0, *before), (0, 0, *(w - b - h for w, b, h in zip(whole, before, sizes, strict=True)))
-        each = grad.reshape(n, c, 1, math.prod(out))
         if "max" in self.name:
-            windows = columns(x.padded(*around, value=-math.inf), kernel, stride, dilation)
-            places = windows.reshape(n, c, taps, math.prod(out)).op("argmax", axis=2, keepdim=True)
-            if taps < 256:  # a byte is all that need be saved of a window
-                places = places.op("cast", to="uint8")
-            numbers = grad.tape.constant([[i] for i in range(taps)], places.dtype)
-            each = places.op("equal", numbers).where(each, 0.0)
+            low = x.padded(*around, value=-math.inf)
+            places = largest(low, at.output, kernel, stride, dilation)
+            terms = [grad, places]
         else:
-            each = (each / grad.tape.constant(self._counts(at, out))).expand((n, c, taps, math.prod(out)))
-        back = each.reshape(n, c * taps, math.prod(out)).op(
-            "fold", output_size=whole, kernel=kernel, stride=stride, dilation=dilation,
-            padding=(0,) * 2 * self.axes,
-        )  # fmt: skip
+            flat = grad.reshape(n, c, 1, math.prod(out)) / grad.tape.constant(self._counts(at, out))
+            terms = [flat.reshape(*grad.shape)]
+        if all(d == 1 for d in dilation):
+            back = spread(terms, _share, kernel, stride)
+            for axis, size in enumerate(whole, start=2):
+                back = back.sliced(axis, 0, size)
+        else:
+            each = [_share(tap, terms).reshape(n, c, 1, math.prod(out)) for tap in range(taps)]
+            whole_columns = each[0].op("concat", *each[1:], axis=2) if taps > 1 else each[0]
+            back = whole_columns.reshape(n, c * taps, math.prod(out)).op(
+                "fold", output_size=whole, kernel=kernel, stride=stride, dilation=dilation,
+                padding=(0,) * 2 * self.axes,
+            )  # fmt: skip
         before, after = ([-k for k in side] for side in around)
         return {0: back.padded(before, after)}
 

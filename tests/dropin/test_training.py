@@ -1,0 +1,181 @@
+"""Training through `optimize(training=True)`: the losses, gradients and buffers that torch has."""
+
+import copy
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import bslite
+from bslite.dropin.runner import runner_of
+
+
+class Scaled(nn.Module):
+    """A layer whose weight is computed from parameters, as weight norms have it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.direction, self.size = nn.Parameter(torch.randn(6, 12)), nn.Parameter(torch.ones(6, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.size * self.direction / self.direction.norm(dim=1, keepdim=True)).relu()
+
+
+class Mixed(nn.Module):
+    """Layers around an operation that bslite has no op for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(12, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.special.i0e(self.first(x).relu()))
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.cells = nn.Embedding(11, 6), nn.LSTM(6, 9, batch_first=True)
+        self.last = nn.Linear(9, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.cells(self.table(x))[0][:, -1])
+
+
+def picture_net() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 9, 3, stride=2, padding=1), nn.BatchNorm2d(9), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+        nn.Conv2d(9, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6, momentum=0.3), nn.SiLU(),
+        nn.Dropout(0.3), nn.Flatten(), nn.Linear(6 * 9, 5),
+    )  # fmt: skip
+
+
+def images(n: int) -> Tensor:
+    return torch.randn(n, 3, 12, 11)
+
+
+def rows(n: int) -> Tensor:
+    return torch.randn(n, 12)
+
+
+NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
+    "pictures": (picture_net, images),
+    "rows": (lambda: nn.Sequential(nn.Linear(12, 7), nn.BatchNorm1d(7), nn.Tanh(), nn.Linear(7, 3)), rows),
+    "a weight that is computed": (lambda: nn.Sequential(Scaled(), nn.Linear(6, 3)), rows),
+    "torch in the middle": (Mixed, rows),
+    "words": (Words, lambda n: torch.randint(0, 11, (n, 5))),
+    "attention": (
+        lambda: nn.TransformerEncoderLayer(12, 3, 20, batch_first=True), lambda n: torch.randn(n, 6, 12),
+    ),
+}  # fmt: skip
+
+
+def twins(name: str) -> tuple[nn.Module, nn.Module, Callable[[int], Tensor]]:
+    """A module, and one like it that bslite trains."""
+    make, draw = NETS[name]
+    torch.manual_seed(0)
+    module = make().train()
+    return module, bslite.optimize(copy.deepcopy(module), training=True, fallback="silent"), draw
+
+
+def alike(ours: Tensor, theirs: Tensor, what: str = "") -> None:
+    scale = max(1.0, float(theirs.detach().abs().max()))
+    np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=2e-4, atol=2e-5 * scale, err_msg=what)
+
+
+def trained_in_bslite(module: nn.Module) -> None:
+    assert runner_of(module).in_torch == {}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_steps_are_those_of_torch(name: str) -> None:
+    theirs, ours, draw = twins(name)
+    pairs = [(net, torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)) for net in (theirs, ours)]
+    for step, n in enumerate((4, 4, 3, 4)):  # an epoch ends with what is left
+        x, losses = draw(n), []
+        for net, optimizer in pairs:
+            torch.manual_seed(step)  # of dropouts
+            optimizer.zero_grad()
+            y = net(x)
+            loss = F.cross_entropy(y.flatten(1), torch.arange(n) % 3)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss)
+        alike(losses[1], losses[0], f"step {step}")
+    for key, value in theirs.state_dict().items():
+        alike(ours.state_dict()[key].double(), value.double(), key)
+    trained_in_bslite(ours)
+    with torch.no_grad():
+        x = draw(2)
+        alike(ours.eval()(x), theirs.eval()(x))
+
+
+def test_gradients_add_up_and_go_on() -> None:
+    """Over several losses, twice through one graph, to the input, and not to what is frozen."""
+    theirs, ours, draw = twins("pictures")
+    x = draw(4)
+    grads = []
+    for net in (theirs, ours):
+        net[0].weight.requires_grad_(False)
+        given = x.clone().requires_grad_()
+        torch.manual_seed(1)
+        y = net(given)
+        y.square().sum().backward(retain_graph=True)
+        y.sum().backward()
+        torch.manual_seed(2)
+        net(given * 2).sum().backward()
+        assert net[0].weight.grad is None
+        grads.append([given.grad, *(p.grad for p in net.parameters() if p.grad is not None)])
+    assert len(grads[0]) == len(grads[1])
+    for a, b in zip(grads[1], grads[0], strict=True):
+        alike(a, b)
+    trained_in_bslite(ours)
+
+
+def test_statistics_go_on_without_gradients_and_stop_in_eval_mode() -> None:
+    theirs, ours, draw = twins("rows")
+    x = draw(5)
+    with torch.no_grad():
+        alike(ours(x), theirs(x))
+    for net in (theirs, ours):
+        net[1].eval()
+        net(x).sum().backward()
+    for key, value in theirs.state_dict().items():
+        alike(ours.state_dict()[key].double(), value.double(), key)
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        alike(a.grad, b.grad)
+    trained_in_bslite(ours)
+
+
+def test_what_torch_refuses_is_refused() -> None:
+    _, ours, draw = twins("rows")
+    x = draw(3).requires_grad_()
+    (first,) = torch.autograd.grad(ours(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+        first.sum().backward()
+    y = ours(x)
+    with torch.no_grad():
+        ours[0].weight.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_hooks_inside_are_left_to_torch() -> None:
+    _, ours, draw = twins("rows")
+    seen = []
+    ours[2].register_forward_hook(lambda *given: seen.append(1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours(draw(3)).sum().backward()
+    assert seen == [1]
+    assert "forward hooks on layers inside the model" in next(iter(runner_of(ours).in_torch))
+
+
+def test_without_it_training_is_torchs() -> None:
+    module = bslite.optimize(nn.Linear(3, 2).train(), fallback="silent")
+    module(torch.randn(2, 3)).sum().backward()
+    assert runner_of(module).in_torch
