@@ -1,6 +1,6 @@
 """Calls of a wrapped module in training: the graph runs on torch's tape, with parts of it in bslite."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,12 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
-from bslite.dropin.capture import Capture, Traced, check_hooks, shell_of
+from bslite.dropin.capture import OUTER_HOOKS, Capture, Traced, check_hooks, shell_of
 from bslite.dropin.partition import partition
 from bslite.dropin.signature import Key
 from bslite.dropin.structure import Structure
 from bslite.dropin.trained import TrainedPart
+from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import check_tensors, failure, trace
 from bslite.frontends.torch.capture import tensors as named_tensors
@@ -42,17 +43,25 @@ class Trainer:
         self.module, self.name, self.threads = module, name, threads
         self.made: Recent[Key, Trained | str] = Recent(MAX_KINDS)
         self._structure: Any = None
+        self._attributes: list[dict[str, Any]] = []
 
     def find(self, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Trained | str":
         """What serves the call, or why torch runs it."""
         modules = list(self.module.modules())
         present = [id(m) for m in modules], [id(p) for p in self.module.parameters()]
-        if present != self._structure:
-            self._structure = present
+        if present != self._structure or not self._same_attributes(modules):
+            self._structure, self._attributes = present, _without_mode(attributes_of(modules))
             self.made.clear()
         modes = tuple(m.training for m in modules)
         frozen = tuple(p.requires_grad for p in self.module.parameters())
-        return self.made.get((key, modes, frozen), lambda: self._make(args, kwargs))
+        hooked = any(m.__dict__.get(h) for m in modules[1:] for h in OUTER_HOOKS)
+        return self.made.get((key, modes, frozen, hooked), lambda: self._make(args, kwargs))
+
+    def _same_attributes(self, modules: Sequence[torch.nn.Module]) -> bool:
+        try:
+            return bool(self._attributes == _without_mode(vars(m) for m in modules))
+        except Exception:  # an attribute that does not compare, such as a tensor, is another one
+            return False
 
     def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Trained | str":
         try:
@@ -94,6 +103,11 @@ class Trainer:
             return results.build(function(*made, *held, *given), objects)
 
         return Trained(blueprint, made, run)
+
+
+def _without_mode(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The attributes of modules, but for the mode, of which each has traces of its own."""
+    return [{k: v for k, v in own.items() if k != "training"} for own in attributes]
 
 
 class _Survey(Survey):

@@ -179,3 +179,24 @@ def test_without_it_training_is_torchs() -> None:
     module = bslite.optimize(nn.Linear(3, 2).train(), fallback="silent")
     module(torch.randn(2, 3)).sum().backward()
     assert runner_of(module).in_torch
+
+
+def test_attributes_and_hooks_that_come_later_are_noticed() -> None:
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.scale = nn.Linear(4, 3), 1.0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x) * self.scale
+
+    ours, x, seen = bslite.optimize(Scaled().train(), training=True), torch.ones(2, 4), []
+    ours(x).sum().backward()
+    ours.scale = 3.0
+    ours.zero_grad()
+    ours(x).sum().backward()
+    assert ours.layer.bias.grad.tolist() == [6.0] * 3
+    ours.layer.register_forward_hook(lambda *given: seen.append(1))
+    with pytest.warns(UserWarning, match="forward hooks on layers inside the model"):
+        ours(x)
+    assert seen == [1]
