@@ -93,7 +93,7 @@ class Runner:
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        trains = self.options.training and self._needs_tape()
+        trains = self.options.training and self._needs_tape(args, kwargs)
         if self.module.__dict__["training"] and not trains:
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
         if around := reasons.outside():
@@ -129,11 +129,11 @@ class Runner:
             state.used = True
         return self._run(run, tensors, objects, args, kwargs)
 
-    def _needs_tape(self) -> bool:
-        """Whether layers are in training mode, or gradients of parameters are wanted."""
-        return any(m.training for m in self.module.modules()) or (
-            torch.is_grad_enabled() and any(p.requires_grad for p in self.module.parameters())
-        )
+    def _needs_tape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether layers are in training mode, or gradients are wanted."""
+        tensors = (x for x in (*args, *kwargs.values(), *self.module.parameters()) if isinstance(x, Tensor))
+        wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        return wanted or any(m.training for m in self.module.modules())
 
     def _train(
         self, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -153,7 +153,10 @@ class Runner:
             return self._run_torch(InTorch(why), args, kwargs)
         with self._lock, no_collection:
             self._trainer = self._trainer or Trainer(self.module, self.name, self.options.threads)
-            found = self._trainer.find(key, args, kwargs)
+            try:
+                found = self._trainer.find(key, args, kwargs)
+            except Exception as e:
+                return self._run_torch(self._fault(e), args, kwargs)
         if isinstance(found, str):
             return self._run_torch(InTorch(f"in training, {found}"), args, kwargs)
         return found.run(tensors, objects)

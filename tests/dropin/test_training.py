@@ -164,6 +164,18 @@ def test_what_torch_refuses_is_refused() -> None:
         y.sum().backward()
 
 
+def test_gradients_of_an_input_alone() -> None:
+    theirs, ours, draw = twins("pictures")
+    x, grads = draw(3), []
+    for net in (theirs, ours):
+        net.eval().requires_grad_(False)
+        given = x.clone().requires_grad_()
+        net(given).square().sum().backward()
+        grads.append(given.grad)
+    alike(grads[1], grads[0])
+    trained_in_bslite(ours)
+
+
 def test_hooks_inside_are_left_to_torch() -> None:
     _, ours, draw = twins("rows")
     seen = []
