@@ -12,6 +12,7 @@ from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.names import Names
 from bslite.frontends.torch.store import Store
 from bslite.frontends.torch.values import Const, Operand, dims
+from bslite.ops.given import Given
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +56,8 @@ class Site(AnySite):
                 raise Varies(f"its {key} depends on a free size")
         name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
         given = {role: p for role, p in (params or {}).items() if p is not None}
-        if any(isinstance(p, Value) for p in given.values()) and f"{op}_given" in ops.REGISTRY:
+        takes_values = isinstance(ops.REGISTRY.get(f"{op}_given"), Given)
+        if takes_values and any(isinstance(p, Value) for p in given.values()):
             inputs = (*inputs, *(given[role] for role in ops.get(op).params if role in given))
             op, given = f"{op}_given", {}
         dtypes = taken_dtypes(op, inputs, given, attrs)
