@@ -10,9 +10,10 @@ from bslite.kernels.contracts.cpu.rows import BatchMoments, BatchProducts, Batch
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import band_of, reader
 from bslite.kernels.cpu.vector.memory import load, load_some, store_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, select_lt, splat, vabs
 from bslite.kernels.cpu.vector.wide import load_wide, narrow, splat_wide, store_wide, widen
 
+INFINITE = np.float32(np.inf)
 M = reader(BatchMoments)
 
 
@@ -27,13 +28,14 @@ def batch_moments(step, bases, item, scratch):
     for _ in range(s.block):
         if left <= 0:
             break
-        total = splat_wide(0.0)
+        total, plain = splat_wide(0.0), splat_wide(0.0)
         for image in range(images):
             for band in range(bands):
                 at = s.moments + (image * bands + band) * 3 * row + place
                 n = splat_wide(np.float64(min(band_lines, lines - band * band_lines) * pixels))
+                plain = plain + n * widen(load(at))
                 total = total + (n * widen(load(at)) + widen(load(at + row)))
-        mean = total * inverse
+        mean, rough = total * inverse, narrow(plain * inverse)
         squares = splat_wide(0.0)
         for image in range(images):
             for band in range(bands):
@@ -42,7 +44,8 @@ def batch_moments(step, bases, item, scratch):
                 away = widen(load(at)) - mean
                 rest = widen(load(at + row))
                 squares = squares + (widen(load(at + 2 * row)) + away * (rest + rest + n * away))
-        store_some(s.y + place, narrow(mean), left)
+        # deviations from an infinite mean are NaN, the mean is not
+        store_some(s.y + place, select_lt(vabs(rough), splat(INFINITE), narrow(mean), rough), left)
         store_some(s.y + s.y_row + place, narrow(squares * inverse), left)
         place += BYTES
         left -= LANES
