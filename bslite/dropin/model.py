@@ -4,16 +4,19 @@
 checks them; later calls hand the addresses to the engine.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 
 from bslite import api
 from bslite.cache import Recent
 from bslite.dropin import place
+from bslite.engines.common.cells import to_cells
 from bslite.engines.cpu.engine import engine_for
 from bslite.engines.cpu.threads import default_threads
-from bslite.spec import Array, ModelSpec
+from bslite.spec import Array, Input, ModelSpec
 
 Tensor = torch.Tensor
 Call = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -41,11 +44,26 @@ def _same(a: Array, b: Array) -> bool:
     return (a.ctypes.data, a.strides) == (b.ctypes.data, b.strides) or a.tobytes() == b.tobytes()
 
 
-class Model:
-    """``model(tensors)`` returns the outputs of ``spec``, new tensors. Threads may share it."""
+def new(shape: Sequence[int]) -> Tensor:
+    """A float32 tensor of the host."""
+    return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
 
-    def __init__(self, spec: ModelSpec, threads: int | None = None) -> None:
-        self.spec, self.threads = spec, threads
+
+class Model:
+    """``model(tensors)`` returns the outputs of ``spec``, new tensors. Threads may share it.
+
+    ``cells`` names inputs and outputs that are handed over as the engine has them: 4 bytes an element in
+    float32 tensors, whatever their dtype. ``empty`` makes the outputs' tensors.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        threads: int | None = None,
+        cells: Collection[str] = (),
+        empty: Callable[[Sequence[int]], Tensor] | None = None,
+    ) -> None:
+        self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
         self._calls: Recent[tuple[object, ...], Call] = Recent(MAX_CALLS)
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -62,30 +80,41 @@ class Model:
             from bslite.engines.cuda import border
 
             return border.prepared(spec, tensors)
-        names = (*(i.name for i in spec.inputs), *spec.outputs)
-        if any(spec.dtypes[name] != "float32" for name in names):
-            return self._checked
-        arrays, _ = api.as_arrays(spec, [t.detach() for t in tensors])
+        api.check_count(spec, list(tensors))
+        ports = [replace(i, dtype="float32") if i.name in self.cells else i for i in spec.inputs]
+        dtypes = [port.dtype for port in ports]
+        given = [api.as_array(port, t.detach(), torch) for port, t in zip(ports, tensors, strict=True)]
+        arrays = [to_cells(x, f"input {port.name!r}") for port, x in zip(ports, given, strict=True)]
         copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
         strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
         session = engine_for(spec).session(
             [a.shape for a in arrays], strides, self.threads or default_threads(), False
         )
-        empty, float32, shapes, run_at = torch.empty, torch.float32, session.output_shapes, session.run_at
+        others = [name not in self.cells and spec.dtypes[name] != "float32" for name in spec.outputs]
+        as_they_are = not any(others)
+        empty, shapes, run_at = self.empty, session.output_shapes, session.run_at
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:
             kept = []  # until the engine has read them
-            for tensor, copy in zip(given, copied, strict=True):
-                if copy or tensor.data_ptr() & 3:
+            for i, (tensor, copy) in enumerate(zip(given, copied, strict=True)):
+                if dtypes[i] != "float32":
+                    tensor = _cells(tensor, ports[i])
+                elif copy or tensor.data_ptr() & 3:
                     tensor = tensor.contiguous().clone() if tensor.data_ptr() & 3 else tensor.contiguous()
                 kept.append(tensor)
-            made = [empty(shape, dtype=float32, device="cpu") for shape in shapes]
+            made = [empty(shape) for shape in shapes]
             run_at([tensor.data_ptr() for tensor in (*kept, *made)])
-            return made
+            if as_they_are:
+                return made
+            return [
+                y.view(torch.int32).to(getattr(torch, spec.dtypes[name])) if other else y
+                for y, name, other in zip(made, spec.outputs, others, strict=True)
+            ]
 
         return call
 
-    def _checked(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Run through `bslite.run`, which converts dtypes other than float32."""
-        result = api.run(self.spec, [t.detach() for t in tensors], threads=self.threads)
-        return result if isinstance(result, list) else [result]
+
+def _cells(tensor: Tensor, port: Input) -> Tensor:
+    """A tensor of integers or conditions as the engine has it, row-major."""
+    array = np.ascontiguousarray(tensor.detach().numpy())
+    return torch.from_numpy(to_cells(array, f"input {port.name!r}"))

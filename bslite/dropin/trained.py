@@ -12,6 +12,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from bslite.cache import Recent
+from bslite.dropin.blocks import Blocks
 from bslite.dropin.model import Model
 from bslite.errors import UnsupportedError
 from bslite.gradients import gradient, weights_as_inputs
@@ -50,6 +51,7 @@ class TrainedPart:
         self.spec = weights_as_inputs(spec, list(owned))
         self.weights = [owned[key] for key in owned]
         self.inputs = len(spec.inputs)
+        self._blocks = Blocks()
         self._plans: Recent[tuple[object, ...], Plan] = Recent(MAX_PLANS)
         self._alone: Model | None = None
 
@@ -81,10 +83,11 @@ class TrainedPart:
         shapes, of = [tuple(t.shape) for t in given], [spec.labels[i] for i in seeds]
         joint = gradient(spec, [names[i] for i in wrt], shapes, of, unit=False)
         halves = split(joint, len(spec.outputs), [f"d/{spec.labels[i]}" for i in seeds])
+        cells, empty = [saved.name for saved in halves.saved], self._blocks.tensor
         return Plan(
             halves,
-            Model(halves.forward, self.threads),
-            Model(halves.backward, self.threads),
+            Model(halves.forward, self.threads, cells, empty),
+            Model(halves.backward, self.threads, cells, empty),
             len(spec.outputs),
             seeds,
             [names.index(name) for name in halves.reads],

@@ -1,7 +1,7 @@
 """A gradient model in two halves: the forward pass with the values it saves, and the backward pass."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bslite.errors import SpecError
@@ -84,7 +84,7 @@ def split(joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "p
     turned = [s for s in saved if s.name != s.value]
     early += [Node(s.name, "permute", (s.value,), attrs={"order": LAST}) for s in turned]
     back = [Node(s.value, "permute", (s.name,), attrs={"order": SECOND}) for s in turned]
-    own = [node for node in joint.nodes if node.name in late or node.name in again]
+    own = _when_needed([node for node in joint.nodes if node.name in late], nodes, again)
     read = {name for node in own for name in node.inputs} | set(gradients)
     reads = tuple(name for name in names if name in read and name not in seeds)
     sources = {i.name: i for i in joint.inputs}
@@ -163,6 +163,23 @@ def _again(nodes: Mapping[str, Node], kept: Sequence[str], needed: set[str]) -> 
         found[name] = None
         waiting += [n for n in nodes[name].inputs if n in nodes and n not in kept]
     return found
+
+
+def _when_needed(late: Sequence[Node], nodes: Mapping[str, Node], again: Collection[str]) -> list[Node]:
+    """The ``late`` nodes, and those made ``again``, each just before what reads it first."""
+    made: list[Node] = []
+    left = set(again)
+    for node in [*late, *(nodes[name] for name in again)]:
+        waiting = [node]
+        while waiting:
+            lacking = [name for name in waiting[-1].inputs if name in left]
+            waiting += [nodes[name] for name in reversed(lacking)]
+            if not lacking:
+                last = waiting.pop()
+                if last.name in left or (last is node and last.name not in again):
+                    made.append(last)
+                left.discard(last.name)
+    return made
 
 
 def _forward_nodes(joint: ModelSpec, outputs: set[str], late: set[str]) -> list[Node]:

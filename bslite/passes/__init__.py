@@ -1,6 +1,7 @@
 """From a model as described to layers as executed. The reference can check every rewrite."""
 
-from bslite.passes.fuse import Layer, by_level, fuse
+from bslite.passes.fuse import Layer, fuse
+from bslite.passes.order import by_level, most_alive
 from bslite.passes.rewrite import readers
 from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify, why_not_folded
 
@@ -10,6 +11,7 @@ __all__ = [
     "by_level",
     "fold_batch_norms",
     "fuse",
+    "most_alive",
     "readers",
     "simplify",
     "why_not_folded",

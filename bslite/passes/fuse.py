@@ -1,6 +1,6 @@
-"""Which nodes become one engine layer: a main op with what can ride in its store; and the layers' order."""
+"""Which nodes become one engine layer: a main op with what can ride in its store."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -131,19 +131,6 @@ def _fuse(spec: ModelSpec) -> list[Layer]:
         layer = Layer(node, affine, residual, activation, members[-1], tuple(members), apart or UNKNOWN)
         layers.append((position[members[-1]], layer))
     return [layer for _, layer in sorted(layers, key=lambda pair: pair[0])]
-
-
-def by_level(layers: Sequence[Layer]) -> list[Layer]:
-    """The layers sorted by their distance from the inputs (longest path), otherwise as they were.
-
-    A layer's inputs have smaller levels, so the order stays topological; layers of one level are independent.
-    This is the graph's width (arXiv 1908.04705) laid out for threads that share each layer's items: while one
-    finishes the last item of a branch, the others begin the next branch.
-    """
-    level: dict[str, int] = {}
-    for layer in layers:
-        level[layer.name] = 1 + max((level.get(name, 0) for name in layer.inputs), default=0)
-    return sorted(layers, key=lambda layer: level[layer.name])
 
 
 def _only_reader(

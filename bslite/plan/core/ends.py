@@ -6,6 +6,7 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import Buffer, View, contiguous, size_of
+from bslite.spec import Node
 
 
 def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape] | None) -> None:
@@ -29,6 +30,8 @@ def place_outputs(b: AnyBuilder, layers: Sequence[Layer]) -> tuple[list[View], d
         outputs.append(View(buffer.name, 0, shape, contiguous(shape)))
         if name in made_by and len(shape) != 4 and shape:
             direct.setdefault(name, outputs[-1])
+        elif name in made_by and made_by[name].node.op == "permute":
+            direct.setdefault(*_before(made_by[name].node, outputs[-1]))
     return outputs, direct
 
 
@@ -38,3 +41,10 @@ def copy_outputs(b: AnyBuilder, outputs: Sequence[View]) -> None:
     for name, view in zip(b.spec.outputs, outputs, strict=True):
         if b.values[name].buffer != view.buffer:
             b.copy(b.values[name], view)
+
+
+def _before(permute: Node, y: View) -> tuple[str, View]:
+    """What is permuted, and where it lies if the result is ``y``."""
+    order = permute.attrs["order"]
+    places = [order.index(axis) for axis in range(len(order))]
+    return permute.inputs[0], y.permute(places)

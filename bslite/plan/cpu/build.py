@@ -1,12 +1,12 @@
 """Builds the CPU's plan of a ModelSpec for concrete shapes."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.ops import Shape
-from bslite.passes import by_level, fuse
+from bslite.passes import Layer, by_level, fuse, most_alive
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import place_concats
 from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
@@ -54,7 +54,7 @@ def build_plan(
     if tuning.chains:
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes)
     if not stacks and not layerwise:
-        layers = by_level(layers)
+        layers = _in_order(layers, all_shapes, machine)
     crop = Crop({}, all_shapes)
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
@@ -81,3 +81,10 @@ def build_plan(
     plan.scratch_size = scratch_of(plan)
     set_order(plan, sequential=layerwise)
     return plan
+
+
+def _in_order(layers: list[Layer], shapes: Mapping[str, Shape], machine: Machine) -> list[Layer]:
+    """The layers by level, for threads that share them, where that does not push values out of the cache."""
+    levels = by_level(layers)
+    most = max(machine.l3 // 4, most_alive(layers, shapes))
+    return levels if most_alive(levels, shapes) <= most else layers
