@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bslite.reference.activation import sigmoid
 from bslite.reference.registry import Array, reference
 
 
@@ -122,15 +123,74 @@ def batch_stats(x: Array) -> Array:
 
 @reference("batch_norm_given")
 def batch_norm_given(
-    x: Array, stats: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float
+    x: Array, stats: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float, own: bool
 ) -> Array:
-    """`batch_norm` by means and variances ``[2, C]``."""
+    """`batch_norm` by means and variances ``[2, C]``; whether they are x's ``own`` matters to gradients."""
     return batch_norm(x, running_mean=stats[0], running_var=stats[1], weight=weight, bias=bias, eps=eps)
 
 
+@reference("scale_shift")
+def scale_shift(x: Array, scale: Array, shift: Array) -> Array:
+    """``x * scale[c] + shift[c]``; x ``[N, C, ...]``, scale and shift ``[C]``."""
+    return x * per_channel(scale, x.ndim) + per_channel(shift, x.ndim)
+
+
+@reference("activation_grad")
+def activation_grad(g: Array, x: Array, *, of: str) -> Array:
+    """``g * f'(x)`` of an activation f; 0 where the slope is 0, and g where it is 1, whatever g is."""
+    if of == "relu":
+        return np.where(x > 0, g, 0)
+    if of == "relu6":
+        return np.where((x > 0) & (x < 6), g, 0)
+    if of == "hardswish":
+        return np.where(x < -3, 0, np.where(x <= 3, g * (x / 3 + 0.5), g))
+    assert of == "silu", of
+    s = sigmoid(x)
+    return g * (s * (1 + x * (1 - s)))
+
+
+def _through(grad: Array, x: Array, through: str, scale: Array | None, shift: Array | None) -> Array:
+    """The gradient by the value of a batch norm, ``x * scale + shift``, before an activation."""
+    if through == "identity":
+        return grad
+    assert scale is not None
+    assert shift is not None
+    return activation_grad(grad, scale_shift(x, scale, shift), of=through)
+
+
 @reference("batch_sums")
-def batch_sums(grad: Array, x: Array, stats: Array) -> Array:
+def batch_sums(
+    grad: Array,
+    x: Array,
+    stats: Array,
+    scale: Array | None = None,
+    shift: Array | None = None,
+    *,
+    through: str,
+) -> Array:
     """``[sum(g), sum(g * (x - mean[c]))]`` over images and pixels; g and x ``[N, C, ...]``, ``[2, C]``."""
-    axes, g = (0, *range(2, x.ndim)), grad.astype(np.float64)
+    axes, g = (0, *range(2, x.ndim)), _through(grad, x, through, scale, shift).astype(np.float64)
     centred = x.astype(np.float64) - per_channel(stats[0], x.ndim)
     return np.stack([g.sum(axes), (g * centred).sum(axes)])
+
+
+@reference("batch_norm_grad")
+def batch_norm_grad(
+    grad: Array,
+    x: Array,
+    stats: Array,
+    sums: Array,
+    scale: Array,
+    shift: Array | None = None,
+    *,
+    eps: float,
+    through: str,
+) -> Array:
+    """``scale * (g - s0/n - (x - mean) * s1 / (n * (var + eps)))``, arXiv 1502.03167 section 3.
+
+    g and x ``[N, C, ...]`` of n elements a channel, statistics and `batch_sums` ``[2, C]``, scale ``[C]``.
+    """
+    g, n = _through(grad, x, through, scale, shift), x.size // x.shape[1]
+    means = per_channel(sums[0] / n, x.ndim)
+    slopes = per_channel(sums[1] / n / (stats[1] + eps), x.ndim)
+    return per_channel(scale, x.ndim) * (g - means - (x - per_channel(stats[0], x.ndim)) * slopes)

@@ -69,8 +69,8 @@ def weights_as_inputs(
 def _by_batch(x: Value, stats: Value, params: Mapping[str, Value], eps: float) -> Value:
     affine = [params[role] for role in ("weight", "bias") if role in params]
     if "bias" in params and "weight" not in params:
-        return x.op("batch_norm_given", stats, eps=eps) + params["bias"].reshape(*wide(x))
-    return x.op("batch_norm_given", stats, *affine, eps=eps)
+        return x.op("batch_norm_given", stats, eps=eps, own=True) + params["bias"].reshape(*wide(x))
+    return x.op("batch_norm_given", stats, *affine, eps=eps, own=True)
 
 
 def _noise(spec: ModelSpec, tape: GraphTape, layer: str, shape: Sequence[int]) -> Value:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from bslite.ops import attrs as a
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, Shape, declare
+from bslite.ops.slopes import SLOPES
 from bslite.ops.values import Applied, Gradients, Value
 
 
@@ -15,10 +16,15 @@ class Activation(Op):
     kind = Kind.POINTWISE
     cost = 1
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
-    #: The derivative, of the element, the result and the attributes. Of bools: where it is 1, else 0.
+    #: The derivative, of the element, the result and the attributes; of bools: where it is 1, else 0. None
+    #: for those of `SLOPES`.
     slope: ClassVar["staticmethod[[Value, Value, Attrs], Value | float]"]
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
+        if (known := SLOPES.get(self.name)) and at.attrs.get("beta", 1.0) == 1.0:
+            return {
+                0: grad.op("activation_grad", at.output if known.by_value else at.inputs[0], of=self.name)
+            }
         slope = self.slope(at.inputs[0], at.output, at.attrs)
         if isinstance(slope, Value) and slope.dtype == "bool":
             return {0: slope.where(grad, 0.0)}
@@ -62,15 +68,8 @@ def _mish(x: Value) -> Value:
     return t + x * (1.0 - t * t) * x.op("sigmoid")
 
 
-declare(Activation, "relu", "``max(x, 0)``.", onnx="Relu", slope=lambda x, y, a: y > 0.0)
-declare(
-    Activation,
-    "relu6",
-    "``min(max(x, 0), 6)``.",
-    onnx="Clip",
-    cost=2,
-    slope=lambda x, y, a: (x > 0.0) & (x < 6.0),
-)
+declare(Activation, "relu", "``max(x, 0)``.", onnx="Relu")
+declare(Activation, "relu6", "``min(max(x, 0), 6)``.", onnx="Clip", cost=2)
 declare(
     Activation,
     "leaky_relu",
@@ -120,14 +119,7 @@ declare(
     slope=lambda x, y, a: y * (1.0 - y),
 )
 declare(Activation, "tanh", "Hyperbolic tangent.", onnx="Tanh", slope=lambda x, y, a: 1.0 - y * y)
-declare(
-    Activation,
-    "hardswish",
-    "``x * min(max(x + 3, 0), 6) / 6``.",
-    onnx="HardSwish",
-    cost=5,
-    slope=lambda x, y, a: (x < -3.0).where(0.0, (x <= 3.0).where(x / 3.0 + 0.5, 1.0)),
-)
+declare(Activation, "hardswish", "``x * min(max(x + 3, 0), 6) / 6``.", onnx="HardSwish", cost=5)
 declare(
     Activation,
     "hardsigmoid",

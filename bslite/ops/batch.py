@@ -3,9 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from bslite.errors import SpecError, UnsupportedError
+from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import Attrs, Case, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
 from bslite.ops.normalize import EPS
+from bslite.ops.slopes import SLOPES
 from bslite.ops.values import Applied, Gradients, Value
 
 #: Sizes of values in the cases of all these ops.
@@ -77,7 +80,7 @@ class BatchNormGiven(BatchOp):
     name = "batch_norm_given"
     kind = Kind.CHANNEL
     arity = (2, 4)
-    attrs = (EPS,)
+    attrs = (EPS, Attr("own", a.boolean, False, "the statistics are those of the input, and change with it"))
     cost = 3
     sample_range = (0.0, 2.0)  # variances are not negative
 
@@ -91,9 +94,9 @@ class BatchNormGiven(BatchOp):
     def parts(self, ins: Sequence[Value], attrs: Attrs) -> Value:
         """The same in nodes that engines have kernels for."""
         x, stats, *affine = ins
-        scale = self._scale(stats, affine[0] if affine else None, attrs).reshape(*wide(x))
-        made = (x - moment(stats, 0).reshape(*wide(x))) * scale
-        return made + affine[1].reshape(*wide(x)) if len(affine) > 1 else made
+        scale = self._scale(stats, affine[0] if affine else None, attrs)
+        shift = -moment(stats, 0) * scale
+        return x.op("scale_shift", scale, shift + affine[1] if len(affine) > 1 else shift)
 
     def _scale(self, stats: Value, weight: Value | None, attrs: Attrs) -> Value:
         scale = (moment(stats, 1) + attrs["eps"]).op("rsqrt")
@@ -106,8 +109,12 @@ class BatchNormGiven(BatchOp):
         scale = self._scale(stats, affine[0] if affine else None, at.attrs)
         sums = grad.op("batch_sums", x, stats)
         by_shift, by_centred = moment(sums, 0), moment(sums, 1)
-        by_stats = both(-by_shift * scale, by_centred * scale * inverse * inverse * -0.5)
-        made: dict[int | str, Value] = {0: grad * scale.reshape(*wide(x)), 1: by_stats}
+        made: dict[int | str, Value] = {}
+        if at.attrs["own"]:
+            made[0] = grad.op("batch_norm_grad", x, stats, sums, scale, eps=at.attrs["eps"])
+        else:
+            made[0] = grad * scale.reshape(*wide(x))
+            made[1] = both(-by_shift * scale, by_centred * scale * inverse * inverse * -0.5)
         by_affine = [by_centred * inverse, by_shift][: len(affine)]
         return made | {2 + i: value for i, value in enumerate(by_affine)}
 
@@ -115,26 +122,82 @@ class BatchNormGiven(BatchOp):
         *(case(label, shape, (2, shape[1]), (shape[1],), (shape[1],)) for label, shape in SHAPES),
         case("no scale, no shift, large eps", (2, 6, 5, 5), (2, 6), eps=1e-2),
         case("scale alone", (3, 6, 4, 5), (2, 6), (6,)),
+        case("statistics of the input", (3, 5, 4, 6), (2, 5), (5,), (5,), own=True),
+        case("statistics of features", (6, 7), (2, 7), own=True),
     ]
 
 
-class BatchSums(BatchOp):
+class ScaleShift(Op):
+    """``x * scale + shift``, of ``[N, C, ...]`` by two numbers per channel, ``[C]``."""
+
+    name = "scale_shift"
+    kind = Kind.CHANNEL
+    arity = (3, 3)
+    cost = 2
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, *numbers = ins
+        checks.rank_at_least(self.name, x, 2, "[N, C, ...]")
+        for role, got in zip(("scale", "shift"), numbers, strict=True):
+            checks.param_shape(self.name, role, got, (x[1],), f"(one per channel of the input {list(x)})")
+        return x
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        x, scale, _ = at.inputs
+        by_scale, by_shift = ((v.sum_to(wide(x))).reshape(x.shape[1]) for v in (grad * x, grad))
+        return {0: grad * scale.reshape(*wide(x)), 1: by_scale, 2: by_shift}
+
+    samples = [case(label, shape, (shape[1],), (shape[1],)) for label, shape in SHAPES]
+
+
+#: Activations that the gradient of a batch norm goes back through in its own passes.
+THROUGH = Attr("through", a.choice("identity", *SLOPES), "identity", "activation after the batch norm")
+
+
+class Backwards(BatchOp):
+    """Base of what gradients of batch norms take: of the gradient from behind, of inputs and numbers of
+    channels. ``through`` an activation: the gradient is that of the activation's value, and the last two
+    inputs are the scale and shift that the batch norm applied before it.
+    """
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        grad, x, stats, *rest = ins
+        self._check(x, stats)
+        checks.param_shape(self.name, "the gradient", grad, x, "(that of the input)")
+        return self._made(x, rest, attrs)
+
+    def _made(self, x: Shape, rest: Sequence[Shape], attrs: Attrs) -> Shape:
+        """The result's shape for the other inputs."""
+        raise NotImplementedError
+
+    def _through(self, x: Shape, rest: Sequence[Shape], attrs: Attrs, roles: Sequence[str]) -> None:
+        if len(rest) != len(roles):
+            raise SpecError(
+                f"{self.name} through {attrs['through']!r} takes {3 + len(roles)} inputs, got {3 + len(rest)}"
+            )
+        for role, got in zip(roles, rest, strict=True):
+            want = (2, x[1]) if role == "sums" else (x[1],)
+            checks.param_shape(self.name, role, got, want, f"(for {x[1]} channels)")
+
+
+class BatchSums(Backwards):
     """The sums of ``g`` and of ``g * (x - mean)`` of every channel, ``[2, C]``; inputs g, x, ``[2, C]``."""
 
     name = "batch_sums"
     kind = Kind.REDUCTION
-    arity = (3, 3)
+    arity = (3, 5)
+    attrs = (THROUGH,)
 
-    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
-        grad, x, stats = ins
-        self._check(x, stats)
-        checks.param_shape(self.name, "the gradient", grad, x, "(that of the input)")
+    def _made(self, x: Shape, rest: Sequence[Shape], attrs: Attrs) -> Shape:
+        self._through(x, rest, attrs, ("scale", "shift") * (attrs["through"] != "identity"))
         return (2, x[1])
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return 4 * math.prod(ins[1])
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
+        if at.attrs["through"] != "identity":
+            raise UnsupportedError("op 'batch_sums' through an activation has no gradient")
         g, x, stats = at.inputs
         by_sum, by_product = (moment(grad, i).reshape(*wide(x)) for i in range(2))
         centred = x - moment(stats, 0).reshape(*wide(x))
@@ -142,4 +205,38 @@ class BatchSums(BatchOp):
         return {0: by_sum + by_product * centred, 1: g * by_product, 2: both(by_mean, by_mean * 0.0)}
 
     def cases(self) -> Sequence[Case]:
-        return [case(label, shape, shape, (2, shape[1])) for label, shape in SHAPES]
+        plain = [case(label, shape, shape, (2, shape[1])) for label, shape in SHAPES]
+        return plain + [
+            case(f"{label}, {name}", shape, shape, (2, shape[1]), (shape[1],), (shape[1],), through=name)
+            for name, (label, shape) in zip((*SLOPES, *SLOPES), SHAPES, strict=False)
+        ]
+
+
+class BatchNormGrad(Backwards):
+    """``scale * (g - s0/n - (x - mean) * s1/(n * (var + eps)))``: a batch norm's gradient in training.
+
+    Inputs: g, x of n elements a channel, statistics ``[2, C]``, `batch_sums` s ``[2, C]``, scale ``[C]``.
+    """
+
+    name = "batch_norm_grad"
+    kind = Kind.REDUCTION
+    arity = (5, 6)
+    attrs = (EPS, THROUGH)
+    cost = 6
+    sample_range = (0.0, 2.0)  # variances are not negative
+
+    def _made(self, x: Shape, rest: Sequence[Shape], attrs: Attrs) -> Shape:
+        self._through(x, rest, attrs, ("sums", "scale", *["shift"] * (attrs["through"] != "identity")))
+        return x
+
+    def cases(self) -> Sequence[Case]:
+        plain = [
+            case(label, shape, shape, (2, shape[1]), (2, shape[1]), (shape[1],)) for label, shape in SHAPES
+        ]
+        return plain + [
+            case(
+                f"{label}, {name}", shape, shape, (2, shape[1]), (2, shape[1]), (shape[1],), (shape[1],),
+                through=name, eps=1e-3,
+            )
+            for name, (label, shape) in zip((*SLOPES, *SLOPES), SHAPES, strict=False)
+        ]  # fmt: skip

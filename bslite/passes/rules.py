@@ -16,6 +16,7 @@ from bslite.passes.moves import (
 )
 from bslite.passes.one_hot import function_into_table, one_hot_product
 from bslite.passes.parts import batch_norm_in_parts
+from bslite.passes.through import GRADIENTS, through_activation
 from bslite.spec import Node
 
 #: A rule is told a node, may rewrite it, and says whether it did.
@@ -36,6 +37,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
     "batch_norm_given": (batch_norm_in_parts,),
+    **dict.fromkeys(GRADIENTS, (through_activation,)),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product,),
 }

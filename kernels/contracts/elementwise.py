@@ -14,6 +14,8 @@ FLOATS = (
 INTEGERS = ("add", "sub", "mul", "maximum", "minimum", "floor_div", "remainder", "div", "fmod", "pow")
 #: Comparisons of two float32.
 ORDERS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+#: Activations whose gradients are functions of two float32, ``g * f'(x)``.
+SLOPES = ("relu", "relu6", "silu", "hardswish")
 #: Changes of dtype that change the cell.
 CASTS = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
 
@@ -21,6 +23,11 @@ CASTS = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
 def on_integers(op: str) -> str:
     """The name of the integer version of an op of `INTEGERS`."""
     return f"int_{op}"
+
+
+def slope_of(activation: str) -> str:
+    """The name of the function for the gradient of one of `SLOPES`."""
+    return f"{activation}_grad"
 
 
 def ordering(op: str, integers: bool) -> str:
@@ -36,6 +43,7 @@ FUNCTIONS = {
     **dict.fromkeys(FLOATS, 2),
     **dict.fromkeys(ORDERS, 2),
     **{ordering(name, True): 2 for name in ORDERS},
+    **{slope_of(name): 2 for name in SLOPES},
     "and": 2,
     "or": 2,
     "xor": 2,

@@ -14,6 +14,7 @@ from bslite.spec import Array, ModelSpec
 
 #: Ops without a gradient yet, and those that lack it for some attributes.
 WITHOUT = [
+    "batch_norm_grad",
     "cumprod",
     "int_conv1d",
     "int_conv2d",
@@ -34,6 +35,7 @@ PARTLY = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "batch_sums",
     "gather_nd",
     "gru_steps",
     "lstm",
@@ -55,6 +57,8 @@ def lacks(op: Op, spec: ModelSpec) -> bool:
     attrs, made = spec.nodes[0].attrs, spec.infer_shapes([i.example for i in spec.inputs])["op_under_test"]
     if "pool" in op.name:
         return any(size != 1 for size in made[2:])
+    if op.name == "batch_sums":
+        return bool(attrs["through"] != "identity")
     if op.name == "lstm":
         return not {"weight_hr", "peephole"}.isdisjoint(spec.nodes[0].params)
     if op.name.endswith("_steps"):

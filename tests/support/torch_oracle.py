@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from bslite.cli.peer.ops import TORCH_OPS
+from bslite.cli.peer.ops import TORCH_OPS, per_channel
 from bslite.ops import Case, Op
 from bslite.reference import call
 from bslite.reference.executor import in_precision
@@ -76,10 +76,33 @@ def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type
 
 
 @oracle
-def batch_sums(grad, x, stats):  # type: ignore[no-untyped-def]
-    wide = (-1, *(1,) * (x.ndim - 2))
-    both = grad, grad * (x - stats[0].reshape(wide))
+def activation_grad(grad, x, *, of):  # type: ignore[no-untyped-def]
+    with torch.enable_grad():
+        at = x if x.requires_grad else x.detach().requires_grad_()
+        (made,) = torch.autograd.grad(getattr(F, of)(at), at, grad, create_graph=x.requires_grad)
+    return made
+
+
+def before(grad, x, name, scale, shift):  # type: ignore[no-untyped-def]
+    return (
+        grad
+        if name == "identity"
+        else activation_grad(grad, TORCH_OPS["scale_shift"](x, scale, shift), of=name)
+    )
+
+
+@oracle
+def batch_sums(grad, x, stats, scale=None, shift=None, *, through):  # type: ignore[no-untyped-def]
+    grad = before(grad, x, through, scale, shift)
+    both = grad, grad * (x - per_channel(stats[0], x))
     return torch.stack([v.transpose(0, 1).flatten(1).sum(1) for v in both])
+
+
+@oracle
+def batch_norm_grad(grad, x, stats, sums, scale, shift=None, *, eps, through):  # type: ignore[no-untyped-def]
+    grad, n = before(grad, x, through, scale, shift), x.numel() // x.shape[1]
+    away = (x - per_channel(stats[0], x)) / per_channel(stats[1] + eps, x)
+    return per_channel(scale, x) * (grad - per_channel(sums[0], x) / n - away * per_channel(sums[1], x) / n)
 
 
 def conv_grad_weight(x, grad, *, kernel, stride, before, dilation, groups):  # type: ignore[no-untyped-def]

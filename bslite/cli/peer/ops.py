@@ -240,14 +240,28 @@ def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
     return columns.mean(1), columns.var(1, correction=0)
 
 
+def per_channel(numbers: Tensor, x: Tensor) -> Tensor:
+    """Numbers ``[C]`` in the shape that broadcasts over ``x``, ``[N, C, ...]``."""
+    return numbers.reshape(-1, *(1,) * (x.ndim - 2))
+
+
 def _batch_norm(
-    x: Tensor, stats: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, eps: float
+    x: Tensor,
+    stats: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    *,
+    eps: float,
+    own: bool,
 ) -> Tensor:
-    """torch's own has no gradient by the statistics."""
-    wide = (-1, *(1,) * (x.ndim - 2))
-    made = (x - stats[0].reshape(wide)) * torch.rsqrt(stats[1].reshape(wide) + eps)
-    made = made if weight is None else made * weight.reshape(wide)
-    return made if bias is None else made + bias.reshape(wide)
+    """torch's own has no gradient by the statistics; ``own`` ones have that of numbers made of x."""
+    if own:
+        n, away = x.numel() // x.shape[1], x - per_channel(stats[0].detach(), x)
+        made = torch.stack([v.transpose(0, 1).flatten(1).sum(1) / n for v in (away, away * away)])
+        stats = stats.detach() + made - made.detach()
+    y = (x - per_channel(stats[0], x)) * torch.rsqrt(per_channel(stats[1], x) + eps)
+    y = y if weight is None else y * per_channel(weight, x)
+    return y if bias is None else y + per_channel(bias, x)
 
 
 TORCH_OPS |= {
@@ -276,6 +290,7 @@ TORCH_OPS |= {
     "lrn": F.local_response_norm,
     "batch_stats": lambda x: torch.stack(_moments(x)),
     "batch_norm_given": _batch_norm,
+    "scale_shift": lambda x, scale, shift: x * per_channel(scale, x) + per_channel(shift, x),
     "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
     "clamp": lambda x, low, high: torch.clamp(x, low, high),
     "quantize": lambda x, scale, low: torch.clamp(torch.round(x / scale), low, low + 255),

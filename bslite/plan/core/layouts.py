@@ -28,7 +28,7 @@ SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn"
 IMAGES = frozenset(
     ("conv2d", "int_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
      "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm",
-     "batch_stats", "batch_sums", "lrn", "prelu")
+     "batch_stats", "batch_sums", "batch_norm_grad", "scale_shift", "lrn", "prelu")
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
 ROWS = frozenset(("linear", "int_linear", "matmul", "attention", "layer_norm", "rms_norm"))

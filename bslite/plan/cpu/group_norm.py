@@ -21,7 +21,7 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
     found = lines_of(x, y)
     if found is None:
         return False
-    (lines, pixels), x_strides, y_strides = found
+    (lines, pixels), (x_strides, y_strides) = found
     n, channels = x.shape[:2]
     machine = b.machine
     registers = -(-channels // machine.lanes)
@@ -61,18 +61,17 @@ def lines_of_band(lines: int, pixels: int) -> int:
     return min(lines, max(1, BAND_PIXELS // pixels))
 
 
-def lines_of(x: View, y: View) -> tuple[Sequence[int], Sequence[int], Sequence[int]] | None:
-    """The axes after the channels as lines of pixels: the number of both, and their strides in x and in y.
-    None if there are more axes.
+def lines_of(*views: View) -> tuple[Sequence[int], Sequence[Sequence[int]]] | None:
+    """The axes after the channels as lines of pixels: the number of both, and their strides in each of the
+    ``views`` of one shape. None if there are more axes.
     """
-    sizes, runs = merged_axes(x.shape[2:], [x.strides[2:], y.strides[2:]], by=1)
-    if len(x.shape) == 4:
-        sizes, runs = list(x.shape[2:]), [list(x.strides[2:]), list(y.strides[2:])]
+    shape, strides = views[0].shape, [v.strides[2:] for v in views]
+    sizes, runs = merged_axes(shape[2:], strides, by=len(views) - 1)
+    if len(shape) == 4:
+        sizes, runs = list(shape[2:]), [list(run) for run in strides]
     if len(sizes) > 2:
         return None
     if len(sizes) == 1:  # cut the single axis where it divides
         pixels = max(d for d in range(1, min(sizes[0], BAND_PIXELS) + 1) if sizes[0] % d == 0)
         sizes, runs = [sizes[0] // pixels, pixels], [[pixels * run[0], run[0]] for run in runs]
-    if not sizes:
-        sizes, runs = [1, 1], [[0, 0] for _ in runs]
-    return sizes, runs[0], runs[1]
+    return (sizes, runs) if sizes else ([1, 1], [[0, 0] for _ in views])

@@ -5,7 +5,9 @@ import math
 import numpy as np
 from numba.extending import register_jitable
 
+from bslite.kernels.contracts.elementwise import slope_of
 from bslite.kernels.cpu.math import veclog, vecmath, vecpow
+from bslite.kernels.cpu.math.slopes import SLOPE
 from bslite.kernels.cpu.vector import lanes
 from bslite.kernels.cpu.vector.lanes import negated, select_eq
 from bslite.kernels.cpu.vector.simd import fma, minus_abs, select_lt, splat, vmax_nan
@@ -28,6 +30,12 @@ def _remainder_of(x, z):
     return rest
 
 
+def _slope(name):
+    """The function of the gradient of an activation."""
+    slope = SLOPE[name]
+    return register_jitable(lambda g, x, w: slope(g, x))
+
+
 FUNCTIONS = {
     "copy": register_jitable(lambda x, z, w: x),
     "affine": fma,
@@ -43,4 +51,5 @@ FUNCTIONS = {
     "fmod": lanes.two_of_three(lanes.each_pair(np.fmod)),
     "remainder": lanes.two_of_three(lanes.each_pair(_remainder_of)),
     "atan2": lanes.two_of_three(lanes.each_pair(math.atan2)),
+    **{slope_of(name): _slope(name) for name in SLOPE},
 }

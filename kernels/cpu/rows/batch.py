@@ -1,17 +1,16 @@
-"""Batch norm in training: statistics of a batch, and the two sums per channel that its gradient takes.
+"""Batch norm in training: statistics of a batch, and the totals of what its gradient sums up.
 
 Partial results of bands of pixels, whose size depends on shapes alone, are merged in float64 in one order.
 """
 
 import numpy as np
-from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.rows import BatchMoments, BatchProducts, BatchTotals
+from bslite.kernels.contracts.cpu.batch import BatchMoments, BatchTotals
 from bslite.kernels.cpu.runtime.compile import step_kernel
-from bslite.kernels.cpu.runtime.record import band_of, reader
-from bslite.kernels.cpu.vector.memory import load, load_some, store_some
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import load, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, select_lt, splat, vabs
-from bslite.kernels.cpu.vector.wide import load_wide, narrow, splat_wide, store_wide, widen
+from bslite.kernels.cpu.vector.wide import load_wide, narrow, splat_wide, widen
 
 INFINITE = np.float32(np.inf)
 M = reader(BatchMoments)
@@ -49,47 +48,6 @@ def batch_moments(step, bases, item, scratch):
         store_some(s.y + s.y_row + place, narrow(squares * inverse), left)
         place += BYTES
         left -= LANES
-
-
-P = reader(BatchProducts)
-
-
-@register_jitable
-def _products(g, x, s, lines, means, channels, out):
-    """Both sums of two registers of channels over a band of lines, in float64: their terms cancel."""
-    zero = splat_wide(0.0)
-    mean_a, mean_b = widen(load_some(means, channels)), widen(load_some(means + BYTES, channels - LANES))
-    sum_a, sum_b, along_a, along_b = zero, zero, zero, zero
-    g_line, g_pixel, x_line, x_pixel, pixels = s.g_line, s.g_pixel, s.x_line, s.x_pixel, s.pixels
-    row = 8 * s.padded
-    for i in range(lines):
-        at, place = g + i * g_line, x + i * x_line
-        for _ in range(pixels):
-            ga, gb = widen(load_some(at, channels)), widen(load_some(at + BYTES, channels - LANES))
-            sum_a, sum_b = sum_a + ga, sum_b + gb
-            along_a = along_a + ga * (widen(load_some(place, channels)) - mean_a)
-            along_b = along_b + gb * (widen(load_some(place + BYTES, channels - LANES)) - mean_b)
-            at += g_pixel
-            place += x_pixel
-    store_wide(out, sum_a)
-    store_wide(out + 2 * BYTES, sum_b)
-    store_wide(out + row, along_a)
-    store_wide(out + row + 2 * BYTES, along_b)
-
-
-@step_kernel(BatchProducts)
-def batch_products(step, bases, item, scratch):
-    """Writes ``partials [images][bands][2][padded]`` of a block of channels in a band of lines."""
-    s = P(step, bases)
-    image, first, last, place, channels = band_of(s, item)
-    g = s.g + image * s.g_image + first * s.g_line
-    x = s.x + image * s.x_image + first * s.x_line
-    out = s.partials + item // s.blocks * 2 * 8 * s.padded
-    means = s.means
-    while channels > 0:
-        _products(g + place, x + place, s, last - first, means + place, channels, out + 2 * place)
-        place += 2 * BYTES
-        channels -= 2 * LANES
 
 
 T = reader(BatchTotals)

@@ -10,6 +10,7 @@ import numpy as np
 
 from bslite.kernels.contracts import elementwise as contract
 from bslite.kernels.contracts.table import complete
+from bslite.kernels.cuda.math.functions import sigmoid
 from bslite.kernels.cuda.math.libm import (
     as_float,
     as_int,
@@ -55,6 +56,29 @@ def _prelu(x, z):
     return x if x > f(0.0) else times(x, z)
 
 
+@device_function
+def _relu_grad(g, x):
+    return g if x > f(0.0) else f(0.0)
+
+
+@device_function
+def _relu6_grad(g, x):
+    return g if x > f(0.0) and x < f(6.0) else f(0.0)
+
+
+@device_function
+def _silu_grad(g, x):
+    s = sigmoid(x, f(0.0), f(0.0))
+    return times(g, times(s, plus(f(1.0), times(x, minus(f(1.0), s)))))
+
+
+@device_function
+def _hardswish_grad(g, x):
+    if x < f(-3.0):
+        return f(0.0)
+    return g if x > f(3.0) else times(g, plus(quotient(x, f(3.0)), f(0.5)))
+
+
 #: The functions of two float32.
 FLOATS = {
     "add": plus,
@@ -69,6 +93,10 @@ FLOATS = {
     "atan2": atan2,
     "logaddexp": _logaddexp,
     "prelu": _prelu,
+    "relu_grad": _relu_grad,
+    "relu6_grad": _relu6_grad,
+    "silu_grad": _silu_grad,
+    "hardswish_grad": _hardswish_grad,
 }
 
 

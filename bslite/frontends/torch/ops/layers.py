@@ -112,8 +112,8 @@ def batch_norm_in_training(
     stats = s.emit("batch_stats", x, inner=(2, x.shape[1]))
     if weight is not None or bias is None:
         affine = [p for p in (weight, bias) if p is not None]
-        return [s.emit("batch_norm_given", x, stats, *affine, inner=x.shape, eps=eps), stats]
-    made = s.emit("batch_norm_given", x, stats, inner=x.shape, eps=eps)
+        return [s.emit("batch_norm_given", x, stats, *affine, inner=x.shape, eps=eps, own=True), stats]
+    made = s.emit("batch_norm_given", x, stats, inner=x.shape, eps=eps, own=True)
     wide = (x.shape[1], *(1,) * (x.rank - 2))
     return [s.emit("add", made, reshape(s, bias, wide, last=False), inner=x.shape), stats]
 

@@ -1,10 +1,19 @@
-"""Lowerings of a batch's statistics and of the sums in their gradient, in two steps each."""
+"""Lowerings of a batch's statistics, and of the gradient of a batch norm."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.rows import BatchMoments, BatchProducts, BatchTotals, ChannelMoments, Lines
+from bslite.kernels.contracts.cpu.batch import (
+    BatchGradient,
+    BatchGradientLine,
+    BatchMoments,
+    BatchProducts,
+    BatchTotals,
+    Products,
+)
+from bslite.kernels.contracts.cpu.rows import ChannelMoments, Lines
 from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View
@@ -28,20 +37,20 @@ class _Batch(NamedTuple):
         return self.images * self.size.lines * self.size.pixels * self.size.padded
 
 
-def _batch(b: CpuBuilder, names: Sequence[str]) -> _Batch:
-    views = [_as_pixels(b.read(name, inner=1, exact=True)) for name in names]
-    if lines_of(views[0], views[-1]) is None:  # the pixels lie along too many axes
+def _batch(b: CpuBuilder, *given: View) -> _Batch:
+    views = [_as_pixels(view) for view in given]
+    if lines_of(*views) is None:  # the pixels lie along too many axes
         plain = [b.fresh(v.shape, 1, NO_HALO) for v in views]
         for view, copy in zip(views, plain, strict=True):
             b.copy(view, copy)
         views = plain
-    found = lines_of(views[0], views[-1])
+    found = lines_of(*views)
     assert found is not None
-    (lines, pixels), *runs = found
+    (lines, pixels), runs = found
     images, channels = views[0].shape[:2]
     pair = 2 * b.machine.lanes  # kernels take two registers of channels at once
     size = Lines(lines, pixels, channels, -(-channels // pair) * pair)
-    steps = [in_bytes((v.strides[0], *run)) for v, run in zip(views, runs, strict=False)]
+    steps = [in_bytes((v.strides[0], *run)) for v, run in zip(views, runs, strict=True)]
     return _Batch(images, size, steps, views)
 
 
@@ -73,7 +82,7 @@ def _merged(b: CpuBuilder, channels: int, parts: int) -> tuple[int, int]:
 @CPU.register("batch_stats")
 def lower_batch_stats(b: CpuBuilder, layer: Layer) -> None:
     """Moments of bands of lines, and what they are together."""
-    batch = _batch(b, layer.node.inputs)
+    batch = _batch(b, b.read(layer.node.inputs[0], inner=1, exact=True))
     (x,), (steps,), size = batch.views, batch.steps, batch.size
     cut, bands = _cut(b, batch, 3)
     moments = b.dense((batch.images * bands * 3 * size.padded,))
@@ -92,21 +101,53 @@ def lower_batch_stats(b: CpuBuilder, layer: Layer) -> None:
 @CPU.register("batch_sums")
 def lower_batch_sums(b: CpuBuilder, layer: Layer) -> None:
     """Sums of bands of lines, and their totals."""
-    *values, stats = layer.node.inputs
-    batch, means = _batch(b, values), b.read(stats, inner=1, exact=True)
+    name_g, name_x, stats, *affine = layer.node.inputs
+    batch = _batch(b, *(b.read(name, inner=1, exact=True) for name in (name_g, name_x)))
+    means, numbers = b.read(stats, inner=1, exact=True), [b.read(name, exact=True) for name in affine]
     (g, x), size = batch.views, batch.size
     cut, bands = _cut(b, batch, 2)
     parts = batch.images * bands
     partials = b.dense((parts * 2 * 2 * size.padded,))  # in float64
     first = BatchProducts(
-        g.start, x.start, means.start, partials.start, *batch.steps[0], *batch.steps[1], size, cut
-    )
-    step(b, first, parts * cut.blocks, [g, x, means], [partials])
+        g.start, x.start, means.start, *_starts(numbers, means), partials.start, *batch.steps[0],
+        *batch.steps[1], size, cut, Products(layer.node.attrs["through"]),
+    )  # fmt: skip
+    step(b, first, parts * cut.blocks, [g, x, means, *numbers], [partials])
     y, home = b.writable(layer.name, 1)
     block, items = _merged(b, size.channels, parts)
     second = BatchTotals(
         partials.start, y.start, in_bytes((y.strides[0],))[0], parts, size.channels, size.padded, block
     )
     step(b, second, items, [partials], [y])
+    if y is not home:
+        b.copy(y, home)
+
+
+def _starts(numbers: Sequence[View], other: View) -> list[Operand]:
+    """The scale and shift of channels; without them, what is there instead is not looked at."""
+    return [view.start for view in (numbers or (other, other))]
+
+
+@CPU.register("batch_norm_grad")
+def lower_batch_norm_grad(b: CpuBuilder, layer: Layer) -> None:
+    """One pass over gradient and input."""
+    (name_g, name_x, *names), attrs = layer.node.inputs, layer.node.attrs
+    stats, sums = (b.read(name, inner=1, exact=True) for name in names[:2])
+    scale, *shift = (b.read(name, exact=True) for name in names[2:])
+    y, home = b.writable(layer.name, 1)
+    batch = _batch(b, *(b.read(name, inner=1, exact=True) for name in (name_g, name_x)), y)
+    (g, x, made), size = batch.views, batch.size
+    cut = share_image(b.machine, batch.images, size.lines, size.channels, 6 * batch.loads)
+    elements = batch.images * size.lines * size.pixels
+    rows = [row.start for pair in (stats, sums) for row in (pair, pair.slice(0, 1, 2))]
+    record = BatchGradient(
+        g.start, x.start, made.start, *rows,
+        scale.start, (shift or [scale])[0].start, *batch.steps[0], *batch.steps[1], *batch.steps[2],
+        1.0 / elements, attrs["eps"], size, cut, BatchGradientLine(attrs["through"]),
+    )  # fmt: skip
+    items = batch.images * cut.bands * cut.blocks
+    step(b, record, items, [g, x, stats, sums, scale, *shift], [made], 5 * size.padded)
+    if made.buffer != y.buffer:
+        b.copy(made, _as_pixels(y))
     if y is not home:
         b.copy(y, home)

@@ -1,7 +1,7 @@
 """Lowerings of functions of up to three broadcast values, with the activation after them."""
 
 from bslite.kernels.contracts.activation import IDENTITY
-from bslite.kernels.contracts.elementwise import on_integers, ordering
+from bslite.kernels.contracts.elementwise import on_integers, ordering, slope_of
 from bslite.ops import BYTES, INTEGERS
 from bslite.ops.binary import ARITHMETIC
 from bslite.ops.compare import COMPARISONS
@@ -54,6 +54,21 @@ def lower_batch_norm(b: AnyBuilder, layer: Layer) -> None:
     along = tuple(int(axis == 1) for axis in range(len(x.shape)))
     per_channel = [View(number.buffer, number.at, x.shape, along) for number in numbers]
     b.target.elementwise_step(b, "affine", [x, *per_channel], y, activation(layer.activation), None)
+
+
+@lowers("scale_shift")
+def lower_scale_shift(b: AnyBuilder, layer: Layer) -> None:
+    """Lower a scale and shift per channel that are values, and the activation after it."""
+    x, *numbers = (b.values[name] for name in layer.node.inputs)
+    y, wide = b.write(layer.name), (x.shape[1], *(1,) * (len(x.shape) - 2))
+    per_channel = [b.reshaped(number, wide) for number in numbers]
+    b.target.elementwise_step(b, "affine", [x, *per_channel], y, activation(layer.activation), None)
+
+
+@lowers("activation_grad")
+def lower_activation_grad(b: AnyBuilder, layer: Layer) -> None:
+    """Lower the gradient of an activation to its function of two values."""
+    elementwise_layer(b, layer, slope_of(layer.node.attrs["of"]))
 
 
 @lowers(*ARITHMETIC)

@@ -1,0 +1,63 @@
+"""Gradients through activations, one op of two values, of which one pass takes both."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from bslite.ops import attrs as a
+from bslite.ops import checks
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.values import Applied, Gradients, Value
+
+
+class Slope(NamedTuple):
+    """How the gradient of an activation is told: by its value, or by its element."""
+
+    by_value: bool = False
+    bend: Callable[[Value], Value] | None = None  # the second derivative; None: zero
+
+
+def _bend_of_silu(x: Value) -> Value:
+    s = x.op("sigmoid")
+    return s * (1.0 - s) * (2.0 + x * (1.0 - 2.0 * s))
+
+
+def _bend_of_hardswish(x: Value) -> Value:
+    return ((x >= -3.0) & (x <= 3.0)).where(x.tape.constant(1 / 3), 0.0)
+
+
+SLOPES: Mapping[str, Slope] = {
+    "relu": Slope(by_value=True),
+    "relu6": Slope(by_value=True),
+    "silu": Slope(bend=_bend_of_silu),
+    "hardswish": Slope(bend=_bend_of_hardswish),
+}
+
+
+class ActivationGrad(Op):
+    """The gradient of an activation by its element x: ``g`` times the slope at x, inputs g and x.
+
+    relu and relu6 take their value as well as x. Where their slope is 0, so is the result, even for NaN.
+    """
+
+    name = "activation_grad"
+    kind = Kind.POINTWISE
+    arity = (2, 2)
+    attrs = (Attr("of", a.choice(*SLOPES), ..., "the activation"),)
+    cost = 2
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        checks.param_shape(self.name, "the gradient", ins[0], ins[1], "(that of the element)")
+        return ins[1]
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        g, x = at.inputs
+        made: dict[int | str, Value] = {0: grad.op("activation_grad", x, of=at.attrs["of"])}
+        bend = SLOPES[at.attrs["of"]].bend
+        return made | {1: grad * g * bend(x)} if bend else made
+
+    def cases(self) -> Sequence[Case]:
+        return [
+            case(f"{label} of {of}", shape, shape, of=of)
+            for of in SLOPES
+            for label, shape in {"image": (2, 19, 9, 7), "vector": (301,), "tokens": (3, 5, 24)}.items()
+        ]
