@@ -125,8 +125,12 @@ def batch_stats(x: Array) -> Array:
 def batch_norm_given(
     x: Array, stats: Array, weight: Array | None = None, bias: Array | None = None, *, eps: float, own: bool
 ) -> Array:
-    """`batch_norm` by means and variances ``[2, C]``; whether they are x's ``own`` matters to gradients."""
-    return batch_norm(x, running_mean=stats[0], running_var=stats[1], weight=weight, bias=bias, eps=eps)
+    """``x * scale + shift``, with ``scale = weight / sqrt(var + eps)``, ``shift = bias - mean * scale``.
+
+    As torch has it, by means and variances ``[2, C]``; whether they are x's ``own`` matters to gradients.
+    """
+    scale = 1 / np.sqrt(stats[1] + eps) * (1 if weight is None else weight)
+    return scale_shift(x, scale, -stats[0] * scale + (0 if bias is None else bias))
 
 
 @reference("scale_shift")
@@ -143,7 +147,7 @@ def activation_grad(g: Array, x: Array, *, of: str) -> Array:
     if of == "relu6":
         return np.where((x > 0) & (x < 6), g, 0)
     if of == "hardswish":
-        return np.where(x < -3, 0, np.where(x <= 3, g * (x / 3 + 0.5), g))
+        return np.where(x < -3, 0, np.where(x >= 3, g, g * (x / 3 + 0.5)))
     assert of == "silu", of
     s = sigmoid(x)
     return g * (s * (1 + x * (1 - s)))

@@ -3,6 +3,7 @@
 CONVS = ("conv1d", "conv2d", "conv3d")
 INT_CONVS = ("int_conv1d", "int_conv2d", "int_conv3d")
 TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+UPDATES = ("conv1d_grad_weight", "conv2d_grad_weight", "conv3d_grad_weight")
 POOLS = tuple(
     f"{pool}{axes}d"
     for axes in (2, 1, 3)

@@ -259,9 +259,9 @@ def _batch_norm(
         n, away = x.numel() // x.shape[1], x - per_channel(stats[0].detach(), x)
         made = torch.stack([v.transpose(0, 1).flatten(1).sum(1) / n for v in (away, away * away)])
         stats = stats.detach() + made - made.detach()
-    y = (x - per_channel(stats[0], x)) * torch.rsqrt(per_channel(stats[1], x) + eps)
-    y = y if weight is None else y * per_channel(weight, x)
-    return y if bias is None else y + per_channel(bias, x)
+    scale = torch.rsqrt(stats[1] + eps) * (1 if weight is None else weight)
+    shift = -stats[0] * scale + (0 if bias is None else bias)
+    return x * per_channel(scale, x) + per_channel(shift, x)
 
 
 TORCH_OPS |= {

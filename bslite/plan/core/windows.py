@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bslite.ops import Shape
 from bslite.ops.core import ParamShapes
@@ -96,6 +96,15 @@ def conv_window(node: Node, params: ParamShapes, have: Shape, made: Shape) -> Wi
             )
         ]
     )  # fmt: skip
+
+
+def updated_windows(attrs: Mapping[str, Any], have: Shape, made: Shape) -> Window:
+    """The windows of the convolution whose filter's gradient is asked for: from ``have`` to ``made``."""
+    keys = ("kernel", "stride", "dilation", "before")
+    each = zip(*(attrs[key] for key in keys), have[2:], made[2:], strict=True)
+    return three(
+        [Axis(taps, stride, dilation, -before, h, p) for taps, stride, dilation, before, h, p in each]
+    )
 
 
 def phases(taps: int, stride: int, dilation: int, before: int, have: int, made: int) -> list[Axis]:

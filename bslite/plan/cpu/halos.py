@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from bslite import ops
 from bslite.ops import RowMap
 from bslite.passes import Layer
-from bslite.passes.families import CONVS, INT_CONVS, TRANSPOSED
+from bslite.passes.families import CONVS, INT_CONVS, TRANSPOSED, UPDATES
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.builder import Halo
 from bslite.plan.core.concats import Place
 from bslite.plan.core.views import NO_HALO
-from bslite.plan.core.windows import shapes_of_params, windows_of
+from bslite.plan.core.windows import shapes_of_params, updated_windows, windows_of
 from bslite.spec import ModelSpec
 
 
@@ -55,7 +55,7 @@ def halo_needs(
     """The zeros that each buffer should have around its images, by the value or concat that owns it."""
     needs: dict[str, Halo] = {}
     for layer in layers:
-        if layer.node.declaration.plain not in (*CONVS, *INT_CONVS, *TRANSPOSED):
+        if layer.node.declaration.plain not in (*CONVS, *INT_CONVS, *TRANSPOSED, *UPDATES):
             continue
         name = layer.node.inputs[0]
         owner = name
@@ -69,7 +69,11 @@ def halo_needs(
 
 def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
     """The zeros that a convolution needs around its input."""
-    node, params = layer.node, shapes_of_params(spec, layer.node, crop.whole)
+    node = layer.node
+    if node.op in UPDATES:
+        cols = updated_windows(node.attrs, *(crop.whole[name] for name in node.inputs)).cols
+        return 0, cols.before, 0, cols.after
+    params = shapes_of_params(spec, node, crop.whole)
     if node.declaration.plain in ("conv2d", "int_conv2d"):
         maps = ops.get(node.declaration.plain).rows(params, node.attrs)
         assert maps is not None

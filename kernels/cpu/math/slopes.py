@@ -10,6 +10,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.elementwise import SLOPES
 from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import vecmath
+from bslite.kernels.cpu.vector.lanes import select_eq
 from bslite.kernels.cpu.vector.simd import fma, select_lt, splat
 
 f = np.float32
@@ -30,7 +31,8 @@ def _silu(g, x):
 @register_jitable
 def _hardswish(g, x):
     inner = g * fma(x, splat(f(1.0 / 3.0)), splat(f(0.5)))
-    return select_lt(x, splat(f(-3.0)), splat(f(0.0)), select_lt(splat(f(3.0)), x, g, inner))
+    beyond = select_eq(x, x, g, inner)  # NaN is neither
+    return select_lt(x, splat(f(-3.0)), splat(f(0.0)), select_lt(x, splat(f(3.0)), inner, beyond))
 
 
 SLOPE = complete({

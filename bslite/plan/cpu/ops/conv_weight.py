@@ -17,9 +17,10 @@ from bslite.kernels.contracts.cpu.update import (
 )
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
+from bslite.passes.families import UPDATES
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
-from bslite.plan.core.windows import Axis, Window, three, volume
+from bslite.plan.core.windows import Window, updated_windows, volume
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.ops.reduce import sum_of_parts
 from bslite.plan.cpu.sharing import item_count
@@ -44,19 +45,11 @@ class _Pixels(NamedTuple):
     g: tuple[int, int, int, int]
 
 
-@CPU.register("conv1d_grad_weight", "conv2d_grad_weight", "conv3d_grad_weight")
+@CPU.register(*UPDATES)
 def lower_conv_grad_weight(b: CpuBuilder, layer: Layer) -> None:
     """Lower the gradient of a filter: windows in parts, then the sum of the parts."""
     attrs, (name_x, name_g) = layer.node.attrs, layer.node.inputs
-    window = three(
-        [
-            Axis(taps, stride, dilation, -before, have, made)
-            for taps, stride, dilation, before, have, made in zip(
-                attrs["kernel"], attrs["stride"], attrs["dilation"], attrs["before"],
-                b.shapes[name_x][2:], b.shapes[name_g][2:], strict=True,
-            )
-        ]
-    )  # fmt: skip
+    window = updated_windows(attrs, b.shapes[name_x], b.shapes[name_g])
     groups, cols = attrs["groups"], window.cols
     g = volume(b.read(name_g, inner=1, exact=True))
     columns, deep = g.shape[1] // groups, b.shapes[name_x][1] // groups
