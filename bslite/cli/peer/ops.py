@@ -258,7 +258,7 @@ def _batch_norm(
     if own:
         n, away = x.numel() // x.shape[1], x - per_channel(stats[0].detach(), x)
         made = torch.stack([v.transpose(0, 1).flatten(1).sum(1) / n for v in (away, away * away)])
-        stats = stats.detach() + made - made.detach()
+        stats = stats.detach() + torch.nan_to_num(made - made.detach(), 0.0, 0.0, 0.0)
     scale = torch.rsqrt(stats[1] + eps) * (1 if weight is None else weight)
     shift = -stats[0] * scale + (0 if bias is None else bias)
     return x * per_channel(scale, x) + per_channel(shift, x)
