@@ -3,9 +3,11 @@
 Dynamo hands over a graph of torch calls whose parameters are inputs. Here the parameters become attributes
 again, and sizes among the inputs are read from the tensors that they are sizes of. With ``dynamic=True``
 floating-point numbers are inputs as well, even a layer's ``eps``; they become numbers again. The result is an
-ordinary module for `Runner`, whose batch is free even where Dynamo fixed it.
+ordinary module for `Runner`, whose batch is free even where Dynamo fixed it, and which trains where gradients
+are wanted or Dynamo saw layers in training mode.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -28,22 +30,26 @@ MAX_NUMBERS = 16  # sets of numbers that one graph is traced with; calls with ot
 def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Callable[..., Any]:
     """The function that runs the graph ``module``. ``options`` are those of `bslite.optimize`.
 
-    It runs inference only: where gradients are needed, torch runs the graph.
+    It trains where gradients are wanted or layers are in training mode; with ``training=False`` torch does.
     """
-    if torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs):
-        warnings.warn(
-            f"torch.compile: the graph runs in torch: {reasons.GRADIENTS}", UserWarning, stacklevel=2
-        )
+    chosen = Options(**{"training": True, **options.get("options", options)})
+    wanted = torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in inputs)
+    trains = any(map(_trains, module.graph.nodes))
+    if not chosen.training and (wanted or trains):
+        _say_in_torch(chosen, reasons.GRADIENTS if wanted else reasons.TRAINING)
         return module.forward
+    if any(node.target is torch.ops.higher_order.tag_activation_checkpoint for node in module.graph.nodes):
+        _say_in_torch(chosen, "checkpoints are torch's")
+        return torch._dynamo.lookup_backend("aot_eager")(module, inputs)  # as it is, it would draw noise anew
     _forget_choice_of_library()
-    return _Compiled(module, Options(**options.get("options", options)))
+    return _Compiled(module, chosen, trains)
 
 
 class _Compiled:
     """One graph of Dynamo's. Called with parameters, sizes and tensors in the order of its placeholders."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Options) -> None:
-        self._module, self._options = module, options
+    def __init__(self, module: torch.fx.GraphModule, options: Options, trains: bool) -> None:
+        self._module, self._options, self._trains = module, options, trains
         placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self._held = [i for i, n in enumerate(placeholders) if _is_held(n)]
         sizes = [i for i, n in enumerate(placeholders) if _source(n, placeholders) is not None]
@@ -67,13 +73,11 @@ class _Compiled:
                 return runner
         if numbers not in self._seen:
             if len(self._seen) == MAX_NUMBERS:
-                if self._options.fallback != "silent":
-                    why = "numbers that it takes change from call to call"
-                    warnings.warn(f"torch.compile: the graph runs in torch: {why}", UserWarning, stacklevel=4)
+                _say_in_torch(self._options, "numbers that it takes change from call to call")
                 return None
             self._seen.append(numbers)
         made = _Body(self._module, held, self._held, dict(zip(self._numbers, numbers, strict=True)))
-        runner = Runner(made.eval(), self._options)
+        runner = Runner(made.train(self._trains), self._options)
         runner.name = "compiled graph"
         self._sets = [(held, numbers, runner), *self._sets[: MAX_SETS - 1]]
         return runner
@@ -122,6 +126,11 @@ class _Body(torch.nn.Module):
             return torch.fx.Interpreter(self, graph=self._graph).run(*tensors)
 
 
+def _say_in_torch(options: Options, why: str) -> None:
+    if options.fallback != "silent":
+        warnings.warn(f"torch.compile: the graph runs in torch: {why}", UserWarning, stacklevel=3)
+
+
 def _is_held(node: Node) -> bool:
     """Whether a placeholder is a parameter or buffer of the user's module."""
     held = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type") is not None
@@ -133,6 +142,17 @@ def _is_number(node: Node) -> bool:
     value = node.meta.get("example_value")
     wrapped = isinstance(value, Tensor) and value.dtype == torch.float64 and not value.ndim
     return wrapped and not _is_held(node) and bool(node.users) and all(u.target == "item" for u in node.users)
+
+
+def _trains(node: Node) -> bool:
+    """Whether a node is a layer in training mode, such as a dropout that drops or a batch norm that notes."""
+    if node.op != "call_function" or not callable(node.target):
+        return False
+    try:
+        given = inspect.signature(node.target).bind(*node.args, **node.kwargs).arguments
+    except (TypeError, ValueError):  # torch's own functions in C++ name no parameters
+        return False
+    return given.get("training") is True
 
 
 def _source(node: Node, placeholders: Sequence[Node]) -> tuple[Node, int] | None:
