@@ -40,7 +40,7 @@ def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) 
         return module.forward
     if any(node.target is torch.ops.higher_order.tag_activation_checkpoint for node in module.graph.nodes):
         _say_in_torch(chosen, "checkpoints are torch's")
-        return torch._dynamo.lookup_backend("aot_eager")(module, inputs)  # as it is, it would draw noise anew
+        return torch._dynamo.lookup_backend("aot_eager")(module, list(inputs))  # as it is, it would draw noise anew
     _forget_choice_of_library()
     return _Compiled(module, chosen, trains)
 
