@@ -40,7 +40,8 @@ def bslite(module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) 
         return module.forward
     if any(node.target is torch.ops.higher_order.tag_activation_checkpoint for node in module.graph.nodes):
         _say_in_torch(chosen, "checkpoints are torch's")
-        return torch._dynamo.lookup_backend("aot_eager")(module, list(inputs))  # as it is, it would draw noise anew
+        # As Dynamo hands it over, the graph would draw other noise when it is run again.
+        return torch._dynamo.lookup_backend("aot_eager")(module, list(inputs))
     _forget_choice_of_library()
     return _Compiled(module, chosen, trains)
 
