@@ -1,5 +1,6 @@
 """Pooling, straight from the list of windows."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import product
@@ -61,6 +62,50 @@ def max_pool(
     """
     starts = all_starts(x, kernel, stride or kernel, padding, dilation, ceil_mode)
     return reduce(np.maximum, taps(x, starts, kernel, dilation, -np.inf))
+
+
+@reference("max_pool_places")
+def max_pool_places(
+    x: Array, *, kernel: Sizes, stride: Sizes, before: Sizes, dilation: Sizes, windows: Sizes
+) -> Array:
+    """The number of the first tap that sees the largest element inside x, NaN being the largest.
+
+    x ``[N, C, ...]`` -> ``[N, C, windows]``, of uint8 where that holds the numbers.
+    """
+    starts = [np.arange(m) * s - b for m, s, b in zip(windows, stride, before, strict=True)]
+    best = np.full((*x.shape[:2], *windows), -np.inf, x.dtype)
+    found = np.full(best.shape, -1)
+    inside = taps(np.ones_like(x), starts, kernel, dilation, 0.0)
+    for tap, (seen, there) in enumerate(zip(taps(x, starts, kernel, dilation, 0.0), inside, strict=True)):
+        more = (there > 0) & ((found < 0) | (~(seen <= best) & ~np.isnan(best)))
+        best, found = np.where(more, seen, best), np.where(more, tap, found)
+    return found.clip(0).astype(np.uint8 if math.prod(kernel) <= 256 else np.int64)
+
+
+@reference("pool_grad")
+def pool_grad(
+    g: Array,
+    places: Array | None = None,
+    *,
+    kernel: Sizes,
+    stride: Sizes,
+    before: Sizes,
+    dilation: Sizes,
+    size: Sizes,
+) -> Array:
+    """``y[i] = sum of g[w]`` over taps k and windows w with ``i = w * stride - before + k * dilation``.
+
+    g ``[N, C, windows]`` -> ``[N, C, size]``. With ``places``, of those windows only whose place is k.
+    """
+    y = np.zeros((*g.shape[:2], *size), g.dtype)
+    for tap, place in enumerate(product(*map(range, kernel))):
+        share = g if places is None else np.where(places == tap, g, 0)
+        for w in np.ndindex(g.shape[2:]):
+            axes = zip(w, stride, before, place, dilation, strict=True)
+            at = tuple(i * s - b + k * d for i, s, b, k, d in axes)
+            if all(0 <= i < h for i, h in zip(at, size, strict=True)):
+                y[inner(at)] += share[inner(w)]
+    return y
 
 
 @reference("avg_pool1d", "avg_pool2d", "avg_pool3d")

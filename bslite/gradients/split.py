@@ -11,7 +11,7 @@ from bslite.spec import Input, ModelSpec, Node
 
 #: Kinds of nodes that the backward pass may make again: a pass over memory at most, which it fuses.
 CHEAP = (Kind.POINTWISE, Kind.CHANNEL, Kind.MOVEMENT, Kind.SOURCE)
-BYTES = {"int64": 8, "bool": 1, "uint8": 1, "int8": 1}
+CELL = 4  # bytes of an element, whatever its dtype, as engines have it
 POLICIES = ("price", "save")
 LAST, SECOND = (0, 2, 3, 1), (0, 3, 1, 2)  # channels last, and second again
 
@@ -30,7 +30,7 @@ class Saved:
     @property
     def bytes(self) -> int:
         """Its size."""
-        return math.prod(self.shape) * BYTES.get(self.dtype, 4)
+        return math.prod(self.shape) * CELL
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,7 @@ def _kept(
             reached.update(node.inputs)
     order = [*(i.name for i in joint.inputs), *nodes]
     names = [name for name in order if name in reached]
-    prices = {
-        name: 0 if name in free else math.prod(shapes[name]) * BYTES.get(joint.dtypes[name], 4)
-        for name in names
-    }
+    prices = {name: 0 if name in free else math.prod(shapes[name]) * CELL for name in names}
     cheap = {name for name in names if name in nodes and nodes[name].declaration.kind in CHEAP}
     above: dict[str, Iterable[str]] = {name: nodes[name].inputs for name in names if name in cheap}
     fixed = [name for name in names if name not in cheap]

@@ -12,7 +12,6 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.conv import LAYOUTS
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, declare
-from bslite.ops.spread import largest, spread
 from bslite.ops.values import Applied, Gradients, Value
 
 CEIL = Attr("ceil_mode", a.boolean, False, "keep a last window that does not fit, if it starts in the image")
@@ -53,14 +52,6 @@ def avg_attrs(axes: int) -> tuple[Attr, ...]:
     )
 
 
-def _share(tap: int, terms: Sequence[Value]) -> Value:
-    """What a window hands to the element under a tap: all of it, or if it is the largest."""
-    grad, *places = terms
-    return (
-        places[0].op("equal", grad.tape.constant(tap, places[0].dtype)).where(grad, 0.0) if places else grad
-    )
-
-
 class WindowPool(Op):
     """Base of the pools with a sliding window: attributes kernel, stride, padding, dilation, ceil_mode."""
 
@@ -92,35 +83,16 @@ class WindowPool(Op):
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         (x,), (kernel, stride, dilation) = at.inputs, self.geometry(at.attrs)
-        n, c, *sizes = x.shape
-        out, taps = grad.shape[2:], math.prod(kernel)
+        n, c, *out = grad.shape
         before = at.attrs["padding"][: self.axes]
-        whole = [
-            (m - 1) * s + d * (k - 1) + 1 for m, s, d, k in zip(out, stride, dilation, kernel, strict=True)
-        ]
-        around = (0, 0, *before), (0, 0, *(w - b - h for w, b, h in zip(whole, before, sizes, strict=True)))
+        how = {"kernel": kernel, "stride": stride, "before": before, "dilation": dilation}
         if "max" in self.name:
-            low = x.padded(*around, value=-math.inf)
-            places = largest(low, at.output, kernel, stride, dilation)
-            terms = [grad, places]
-        else:
-            flat = grad.reshape(n, c, 1, math.prod(out)) / grad.tape.constant(self._counts(at, out))
-            terms = [flat.reshape(*grad.shape)]
-        if all(d == 1 for d in dilation):
-            back = spread(terms, _share, kernel, stride)
-            for axis, size in enumerate(whole, start=2):
-                back = back.sliced(axis, 0, size)
-        else:
-            each = [_share(tap, terms).reshape(n, c, 1, math.prod(out)) for tap in range(taps)]
-            whole_columns = each[0].op("concat", *each[1:], axis=2) if taps > 1 else each[0]
-            back = whole_columns.reshape(n, c * taps, math.prod(out)).op(
-                "fold", output_size=whole, kernel=kernel, stride=stride, dilation=dilation,
-                padding=(0,) * 2 * self.axes,
-            )  # fmt: skip
-        before, after = ([-k for k in side] for side in around)
-        return {0: back.padded(before, after)}
+            places = x.op("max_pool_places", windows=out, **how)
+            return {0: grad.op("pool_grad", places, size=x.shape[2:], **how)}
+        flat = grad.reshape(n, c, 1, math.prod(out)) / grad.tape.constant(self._counts(at, out))
+        return {0: flat.reshape(*grad.shape).op("pool_grad", size=x.shape[2:], **how)}
 
-    def _counts(self, at: Applied, out: Shape) -> list[float]:
+    def _counts(self, at: Applied, out: Sequence[int]) -> list[float]:
         """What an average divides each window's sum by."""
         if at.attrs["divisor_override"]:
             return [float(at.attrs["divisor_override"])]

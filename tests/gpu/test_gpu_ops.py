@@ -73,7 +73,15 @@ def test_every_op_has_a_lowering() -> None:
     given = {name for name in ops.REGISTRY if name.endswith("_given")}
     loops = {f"{cell}_{loop}" for cell in ("lstm", "gru", "rnn") for loop in ("steps", "deltas")}
     updates = {f"conv{axes}d_grad_weight" for axes in (1, 2, 3)}
-    training = {"batch_stats", "batch_sums", "batch_norm_grad", *loops, *updates}
+    training = {
+        "batch_stats",
+        "batch_sums",
+        "batch_norm_grad",
+        "max_pool_places",
+        "pool_grad",
+        *loops,
+        *updates,
+    }
     assert set(ops.REGISTRY) - set(CUDA) == {
         "dropout",
         *INTEGERS,

@@ -26,6 +26,8 @@ WITHOUT = [
     "lrn",
     "lstm_deltas",
     "lstm_rounded",
+    "max_pool_places",
+    "pool_grad",
     "prod",
     "resize",
     "rnn_deltas",

@@ -1,5 +1,6 @@
 """Each op as torch computes it: op name -> a call on tensors. The tests' only use of torch as a judge."""
 
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -118,6 +119,40 @@ def conv_grad_weight(x, grad, *, kernel, stride, before, dilation, groups):  # t
         made = convolve(x, weight, stride=stride, dilation=dilation, groups=groups)
         (by_weight,) = torch.autograd.grad(made, weight, grad, create_graph=x.requires_grad)
     return by_weight
+
+
+def met(x, kernel, stride, before, dilation, windows, fill):  # type: ignore[no-untyped-def]
+    """What the taps of all windows meet, ``[taps, N, C, windows]``, with ``fill`` around x."""
+    ends = zip(x.shape[2:], kernel, stride, before, dilation, windows, strict=True)
+    after = [max(0, (m - 1) * s + (k - 1) * d + 1 - b - h) for h, k, s, b, d, m in ends]
+    x = F.pad(x, [n for b, a in reversed(list(zip(before, after, strict=True))) for n in (b, a)], value=fill)
+    found = []
+    for tap in itertools.product(*map(range, kernel)):
+        cuts = zip(tap, stride, dilation, windows, strict=True)
+        found.append(x[(..., *(slice(k * d, k * d + (m - 1) * s + 1, s) for k, s, d, m in cuts))])
+    return torch.stack(found)
+
+
+@oracle
+def max_pool_places(x, *, kernel, stride, before, dilation, windows):  # type: ignore[no-untyped-def]
+    seen = met(x, kernel, stride, before, dilation, windows, 0.0)
+    inside = met(torch.ones_like(x), kernel, stride, before, dilation, windows, 0.0) > 0
+    most = torch.finfo(x.dtype).max  # between NaN, the largest, and what lies outside
+    rank = torch.where(seen.isnan(), torch.inf, seen.clamp(-most, most))
+    return torch.where(inside, rank, -torch.inf).argmax(0)
+
+
+@oracle
+def pool_grad(grad, places=None, *, kernel, stride, before, dilation, size):  # type: ignore[no-untyped-def]
+    with torch.enable_grad():
+        x = torch.zeros(*grad.shape[:2], *size, dtype=grad.dtype, requires_grad=True)
+        seen = met(x, kernel, stride, before, dilation, grad.shape[2:], 0.0)
+        seeds = grad.expand(seen.shape)
+        if places is not None:
+            numbers = torch.arange(len(seen)).reshape(-1, *(1,) * grad.ndim)
+            seeds = torch.where(places == numbers, seeds, 0)
+        (made,) = torch.autograd.grad(seen, x, seeds)
+    return made
 
 
 ORACLE |= {f"conv{axes}d_grad_weight": conv_grad_weight for axes in (1, 2, 3)}

@@ -19,7 +19,7 @@ WINDOWS = frozenset(
         "conv", "int_conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_max_pool",
         "adaptive_avg_pool",
     )
-)  # fmt: skip
+) | {"max_pool_places", "pool_grad"}  # fmt: skip
 #: Ops that keep the place of every axis, besides the pointwise ones.
 SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn", "dropout"))
 
@@ -28,7 +28,8 @@ SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn"
 IMAGES = frozenset(
     ("conv2d", "int_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
      "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm",
-     "batch_stats", "batch_sums", "batch_norm_grad", "scale_shift", "lrn", "prelu")
+     "batch_stats", "batch_sums", "batch_norm_grad", "scale_shift", "max_pool_places",
+     "pool_grad", "lrn", "prelu")
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
 ROWS = frozenset(("linear", "int_linear", "matmul", "attention", "layer_norm", "rms_norm"))

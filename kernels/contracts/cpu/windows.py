@@ -4,9 +4,10 @@ from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Affine, Epilogue
 from bslite.kernels.contracts.cpu.shares import Shares
-from bslite.kernels.contracts.record import Operand, StepRecord
+from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 
+Three = tuple[int, int, int]
 Four = tuple[int, int, int, int]
 
 
@@ -53,6 +54,61 @@ class MaxPool(Pool, kernel="max_pool"):
 
 class AvgPool(Pool, kernel="avg_pool"):
     """The sum of each window divided by a divisor."""
+
+
+class Taps(Record):
+    """Windows along three axes: window w meets elements ``w * stride - before + tap * dilation`` of ``size``.
+
+    There are ``windows`` windows of ``kernel`` taps along each axis.
+    """
+
+    size: Three
+    windows: Three
+    kernel: Three
+    stride: Three
+    before: Three
+    dilation: Three
+
+
+class MaxPoolPlaces(StepRecord, kernel="max_pool_places"):
+    """The tap of the largest element of each window, as an integer; an item is a band of lines of windows.
+
+    ``x`` and ``y``: strides of planes, lines and pixels.
+    """
+
+    x: Operand
+    y: Operand
+    x_image: int
+    y_image: int
+    x_step: Three
+    y_step: Three
+    taps: Taps
+    lines: int
+    channels: int
+    cut: Shares
+
+
+class PoolGrad(StepRecord, kernel="pool_grad"):
+    """Sums of what windows hand to each element; an item is a band of lines of elements.
+
+    With ``has_places`` a window hands g to the element under the tap of its place, else to all that it meets.
+    ``g``, ``places`` and ``y``: strides of planes, lines and pixels.
+    """
+
+    g: Operand
+    places: Operand
+    y: Operand
+    has_places: int
+    g_image: int
+    places_image: int
+    y_image: int
+    g_step: Three
+    places_step: Three
+    y_step: Three
+    taps: Taps
+    lines: int
+    channels: int
+    cut: Shares
 
 
 class GridSample(StepRecord, kernel="grid_sample"):

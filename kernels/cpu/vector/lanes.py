@@ -101,6 +101,12 @@ def if_odd(builder, n, then, other):
     return builder.select(builder.icmp_signed("!=", bit, all_ints(0)), then, other)
 
 
+@primitive(vec_t, vec_t)
+def whole_of(builder, x):
+    """The int32 that each lane, a whole number, stands for, as a cell."""
+    return builder.bitcast(builder.fptosi(x, INTS), VEC)
+
+
 def polynomial(*coefficients):
     """A vector function: the polynomial with these float32 coefficients, the highest power first, by Horner's
     rule.
