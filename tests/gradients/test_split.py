@@ -71,7 +71,7 @@ def test_what_is_made_again_is_not_saved() -> None:
     cheap, all_of_it = (split(joint, 2, seeds, policy) for policy in POLICIES)
     large = {(s.value, s.dtype) for s in cheap.saved if s.bytes > 100}
     assert large == {("conv/conv2d_given", "float32"), ("d/pool/max_pool_places", "uint8")}
-    assert cheap.saved_bytes < 0.5 * all_of_it.saved_bytes
+    assert cheap.saved_bytes < 0.6 * all_of_it.saved_bytes
     assert not all_of_it.remade or all("number" in name for name in all_of_it.remade)
 
 
