@@ -8,6 +8,7 @@ import functools
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from bslite.errors import UnsupportedError
 from bslite.frontends.torch.builders import find
 from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.frontends.torch.decompose import table
-from bslite.frontends.torch.graph import STORED
+from bslite.frontends.torch.graph import STORED, draws
 from bslite.frontends.torch.parts import PartWalk, Refusal, Survey
 from bslite.spec import ModelSpec
 
@@ -125,12 +126,20 @@ class Blueprint:
         calls = {part: graph.placeholder(f"part_{i}") for i, part in enumerate(parts)}
         new = {n: graph.placeholder(n.name) for n in (*stored, *given)}
         others = [n for n in source.nodes if n in inside or (n in needed and n not in new)]
+        drawing = [n for n in others if n not in inside and draws(n)]
+        acting = [n for n in others if n in self.effects]
+        before = {n: b for order in (drawing, acting) for b, n in pairwise(order)}  # which is to run first
         waiting: list[Node | Part] = list(dict.fromkeys(inside.get(n, n) for n in others))
         while waiting:  # in rounds, because a part may stand before what it reads
             later: list[Node | Part] = []
             for item in waiting:
                 reads = item.inputs if isinstance(item, Part) else item.all_input_nodes
-                if not all(n in new for n in reads) or (later and getattr(item, "op", "") == "output"):
+                early = item in before and before[item] not in new
+                if (
+                    early
+                    or not all(n in new for n in reads)
+                    or (later and getattr(item, "op", "") == "output")
+                ):
                     later.append(item)
                 elif isinstance(item, Part):
                     made = graph.call_function(call_part, (calls[item], *(new[n] for n in item.inputs)))

@@ -166,11 +166,13 @@ def capture(
     return found
 
 
-def check_hooks(module: torch.nn.Module) -> None:
-    """Raise UnsupportedError if layers inside the module have forward hooks."""
-    hooked = [path for path, m in module.named_modules() if path and _hooks(m)]
-    if hooked:
+def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
+    """Raise UnsupportedError if layers inside the module have forward hooks, or ``backward`` ones."""
+    inside = [(path, m) for path, m in module.named_modules() if path]
+    if hooked := [path for path, m in inside if _hooks(m)]:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
+    if hooked := [path for path, m in inside if backward and (m._backward_hooks or m._backward_pre_hooks)]:
+        raise UnsupportedError(f"backward hooks on layers inside the model ({', '.join(hooked[:5])})")
 
 
 def _only_results(graph: Graph, name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from bslite.dropin.costs import does_work, flops, sizes, total
-from bslite.frontends.torch.graph import Graph, has_tensors, is_getitem
+from bslite.frontends.torch.graph import Graph, draws, has_tensors, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.parts import Survey
 
@@ -111,9 +111,13 @@ def _propose(graph: Graph, allowed: set[Node]) -> list[set[Node]]:
         return [allowed] if allowed else []
     after: dict[Node, int] = {}  # node -> how many sets come after its own, or after it
     groups: dict[int, set[Node]] = {}
+    drawing: Node | None = None  # the operation that draws numbers next, which may not do so before another
     for node in reversed(graph.nodes):
         outside = node not in allowed
         after[node] = max((after[u] + (outside and u in allowed) for u in node.users), default=0)
+        if outside and draws(node):
+            after[node] = max(after[node], after[drawing] if drawing else 0)
+            drawing = node
         if not outside:
             groups.setdefault(after[node], set()).add(node)
     for node in graph.nodes:

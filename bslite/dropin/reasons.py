@@ -20,6 +20,9 @@ CAPTURED = (
 )
 MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
 
+CHANGES = "the module's attributes, hooks, layers or buffers change from call to call"
+GIVEN = "its parameters are other tensors for the time of a call, as torch.func.functional_call has it"
+WAITS = "sizes or modes that are seldom: there are {traces} traces, so these get one at call {traces}"
 FAULT = "bslite failed while it prepared such a call, which is a fault of its own: {error}"
 
 
@@ -29,6 +32,7 @@ def outside() -> str:
         torch._C._get_tracing_state() is not None
         or torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
     ):
         return MODES
     return AUTOCAST if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else ""

@@ -149,17 +149,19 @@ class Runner:
             why = why or "bslite trains on the CPU"
         if objects:
             why = why or "in training, no argument may be an object that holds tensors"
+        if torch.nn.modules.module._has_any_global_hook():
+            why = why or "in training, hooks on all modules are torch's"
         if why:
             return self._run_torch(InTorch(why), args, kwargs)
         with self._lock, no_collection:
             self._trainer = self._trainer or Trainer(self.module, self.name, self.options.threads)
             try:
-                found = self._trainer.find(key, args, kwargs)
+                found = self._trainer.find(key, tensors, args, kwargs)
             except Exception as e:
                 return self._run_torch(self._fault(e), args, kwargs)
         if isinstance(found, str):
             return self._run_torch(InTorch(f"in training, {found}"), args, kwargs)
-        return found.run(tensors, objects)
+        return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
 
     def _run(
         self, run: Run | InTorch, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -176,6 +178,7 @@ class Runner:
         """Drop all specialisations."""
         with self._lock:
             self._state, self._restarts = None, 0
+            self._trainer = None
             self.kinds.clear()
             self._unfree.clear()
             self._traces.clear()
@@ -339,7 +342,7 @@ class Runner:
     ) -> Blueprint | InTorch:  # fmt: skip
         """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
         if self._restarts > MAX_RESTARTS:
-            return InTorch("the module's attributes, hooks or layers change from call to call")
+            return InTorch(reasons.CHANGES)
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
             blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows)

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from bslite.cache import Recent
 from bslite.dropin.blocks import Blocks
 from bslite.dropin.model import Model
-from bslite.errors import UnsupportedError
+from bslite.errors import BsliteError, EngineError, UnsupportedError
+from bslite.frontends.torch.training import note
 from bslite.gradients import gradient, weights_as_inputs
 from bslite.gradients.split import Halves, split
-from bslite.spec import ModelSpec
+from bslite.spec import Input, ModelSpec
 
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
 STATS = "batch_stats"
+ONCE = b"bslite has first derivatives only: leave to torch what is differentiated twice"
 
 
 @dataclass(frozen=True)
@@ -35,37 +36,59 @@ class Plan:
     seeds: Sequence[int]
     reads: Sequence[int]  # places of the inputs that the backward pass reads
     wrt: Sequence[int]  # places of the inputs that have gradients
+    reached: Sequence[frozenset[int]]  # the outputs that each of these depends on
+
+
+@dataclass(frozen=True)
+class Note:
+    """An output of a part that is the statistics of a batch, and the running ones that they go into."""
+
+    place: int
+    mean: Tensor
+    var: Tensor
+    momentum: float
+    count: int
 
 
 class TrainedPart:
     """``part(tensors)`` gives the outputs of ``spec`` as torch's autograd follows them."""
 
-    def __init__(self, spec: ModelSpec, tensors: Mapping[str, Tensor], threads: int | None) -> None:
-        """``tensors``: the module's parameters and buffers by name.
+    def __init__(
+        self, spec: ModelSpec, tensors: Mapping[str, Tensor], threads: int | None, followed: Sequence[bool]
+    ) -> None:
+        """``tensors``: the module's parameters and buffers by name. ``followed``: for each output whether a
+        gradient may come from behind.
 
-        Raises UnsupportedError if a layer has no gradient, takes no weights that are values, or has weights
-        that are computed from the module's.
+        Raises UnsupportedError if a layer takes no weights that are values, or has weights that are computed
+        from the module's.
         """
         self.threads = threads
         owned = _owners(spec, tensors)
         self.spec = weights_as_inputs(spec, list(owned))
         self.weights = [owned[key] for key in owned]
-        self.inputs = len(spec.inputs)
+        self.notes: list[Note] = []
+        stats = {node.name for node in self.spec.nodes if node.op == STATS}
+        self._seeds = [
+            i
+            for i, out in enumerate(self.spec.outputs)
+            if followed[i] and self.spec.dtypes[out] == "float32" and out not in stats
+        ]
         self._blocks = Blocks()
         self._plans: Recent[tuple[object, ...], Plan] = Recent(MAX_PLANS)
         self._alone: Model | None = None
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         given = (*tensors, *self.weights)
-        if not torch.is_grad_enabled() or not any(t.requires_grad for t in given):
+        if not (torch.is_grad_enabled() and self._seeds and any(t.requires_grad for t in given)):
             self._alone = self._alone or Model(self.spec, self.threads)
-            return self._alone(given)
-        return list(_Step.apply(self.plan(given), *given))
+            return self.noted(self._alone(given))
+        return list(_Step.apply(self, self.plan(given), *given))
 
-    def check(self) -> None:
-        """Raise UnsupportedError if a layer has no gradient."""
-        names = [i.name for i in self.spec.inputs if i.dtype == "float32"]
-        gradient(self.spec, names, unit=False)
+    def noted(self, made: list[Tensor]) -> list[Tensor]:
+        """What a pass made, its statistics put into the running ones."""
+        for own in self.notes:
+            note(own.mean, own.var, made[own.place], own.momentum, own.count)
+        return made
 
     def plan(self, given: Sequence[Tensor]) -> Plan:
         """Both passes for tensors like these."""
@@ -73,16 +96,13 @@ class TrainedPart:
         return self._plans.get(key, lambda: self._make(given))
 
     def _make(self, given: Sequence[Tensor]) -> Plan:
-        spec = self.spec
+        spec, seeds = self.spec, self._seeds
         names = [i.name for i in spec.inputs]
-        stats = {node.name for node in spec.nodes if node.op == STATS}
-        seeds = [
-            i for i, out in enumerate(spec.outputs) if spec.dtypes[out] == "float32" and out not in stats
-        ]
         wrt = [i for i, t in enumerate(given) if t.requires_grad and spec.dtypes[names[i]] == "float32"]
         shapes, of = [tuple(t.shape) for t in given], [spec.labels[i] for i in seeds]
         joint = gradient(spec, [names[i] for i in wrt], shapes, of, unit=False)
-        halves = split(joint, len(spec.outputs), [f"d/{spec.labels[i]}" for i in seeds])
+        behind = [f"d/{label}" for label in of]
+        halves = split(joint, len(spec.outputs), behind)
         cells, empty = [saved.name for saved in halves.saved], self._blocks.tensor
         return Plan(
             halves,
@@ -92,6 +112,7 @@ class TrainedPart:
             seeds,
             [names.index(name) for name in halves.reads],
             wrt,
+            _reached(halves.backward, dict(zip(behind, seeds, strict=True))),
         )
 
 
@@ -99,23 +120,60 @@ class _Step(torch.autograd.Function):
     """One forward pass on torch's tape."""
 
     @staticmethod
-    def forward(ctx: Any, plan: Plan, *given: Tensor) -> tuple[Tensor, ...]:
-        made = plan.forward(given)
+    def forward(ctx: Any, part: TrainedPart, plan: Plan, *given: Tensor) -> tuple[Tensor, ...]:
+        made = part.noted(plan.forward(given))
         outputs, saved = made[: plan.outputs], made[plan.outputs :]
         ctx.plan, ctx.count = plan, len(given)
         ctx.save_for_backward(*(given[i] for i in plan.reads), *saved)
         ctx.mark_non_differentiable(*(y for i, y in enumerate(outputs) if i not in plan.seeds))
+        ctx.set_materialize_grads(False)  # what has no gradient from behind is no zero to an optimizer
         return tuple(outputs)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        plan = ctx.plan
-        made = plan.backward((*ctx.saved_tensors, *(grads[i] for i in plan.seeds)))
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        plan: Plan = ctx.plan
+        behind = plan.halves.backward.inputs[-len(plan.seeds) :]
+        with torch.no_grad():
+            seeds = [_or_zeros(grads[i], own) for i, own in zip(plan.seeds, behind, strict=True)]
+            try:
+                made = plan.backward((*ctx.saved_tensors, *seeds))
+            except BsliteError as e:
+                raise EngineError(f"bslite failed in a backward pass, after its forward pass: {e}") from e
+        come = {i for i in plan.seeds if grads[i] is not None}
+        given = [grad if come & own else None for grad, own in zip(made, plan.reached, strict=True)]
+        if torch.is_grad_enabled():  # create_graph
+            given = _once(given)
         found: list[Tensor | None] = [None] * ctx.count
-        for place, grad in zip(plan.wrt, made, strict=True):
+        for place, grad in zip(plan.wrt, given, strict=True):
             found[place] = grad
-        return (None, *found)
+        return (None, None, *found)
+
+
+def _or_zeros(grad: Tensor | None, own: Input) -> Tensor:
+    """The gradient from behind, zeros if none comes."""
+    if grad is None:
+        return torch.zeros(own.example)
+    functorch = torch._C._functorch
+    if functorch.is_functorch_wrapped_tensor(grad) or functorch.is_legacy_batchedtensor(grad):
+        raise UnsupportedError("bslite runs no batches of backward passes (vmap, is_grads_batched)")
+    return grad
+
+
+def _once(grads: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The same, with an error in the place of their derivatives, which `once_differentiable` of torch's has
+    only where the gradients from behind have some.
+    """
+    leaves = [None if grad is None else grad.detach().requires_grad_() for grad in grads]
+    behind: Any = torch._C._functions.DelayedError(ONCE, len(leaves))
+    return list(behind(*leaves))
+
+
+def _reached(backward: ModelSpec, seeds: Mapping[str, int]) -> list[frozenset[int]]:
+    """The seeds that each output of a backward half depends on."""
+    found = {i.name: frozenset({seeds[i.name]} if i.name in seeds else ()) for i in backward.inputs}
+    for node in backward.nodes:
+        found[node.name] = frozenset().union(*(found[name] for name in node.inputs))
+    return [found[name] for name in backward.outputs]
 
 
 def _owners(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

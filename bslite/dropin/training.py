@@ -1,6 +1,7 @@
 """Calls of a wrapped module in training: the graph runs on torch's tape, with parts of it in bslite."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,22 +10,24 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
-from bslite.dropin.capture import OUTER_HOOKS, Capture, Traced, check_hooks, shell_of
-from bslite.dropin.partition import partition
+from bslite.dropin.capture import OUTER_HOOKS
+from bslite.dropin.partition import Part, partition
+from bslite.dropin.reasons import CHANGES, GIVEN, WAITS
 from bslite.dropin.signature import Key
 from bslite.dropin.structure import Structure
-from bslite.dropin.trained import TrainedPart
+from bslite.dropin.taped import TapedSurvey, capture
+from bslite.dropin.trained import Note, TrainedPart
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch.capture import check_tensors, failure, trace
+from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.capture import tensors as named_tensors
-from bslite.frontends.torch.graph import Graph
-from bslite.frontends.torch.parts import Refusal, Survey
-from bslite.frontends.torch.training import rewrite
+from bslite.frontends.torch.graph import Graph, draws
+from bslite.frontends.torch.parts import Refusal
 
 Tensor = torch.Tensor
+Node = torch.fx.Node
 MAX_KINDS = 8  # sizes of batches, modes and choices of what is frozen: each has a trace of its own
-COMPUTED = "computed from a parameter, and followed by torch's autograd"
+MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
 
 
 @dataclass
@@ -33,7 +36,36 @@ class Trained:
 
     blueprint: Blueprint
     parts: Sequence[TrainedPart]
-    run: Callable[[Sequence[Tensor], Sequence[Any]], Any]
+    held: Sequence[Tensor]  # that torch's operations read
+    changed: Sequence[Tensor]  # buffers that a call changes
+    fixed: Sequence[tuple[Tensor, int]]  # tensors that parts hold copies of, and their versions
+    draws: bool  # whether numbers are drawn
+
+    def run(self, given: Sequence[Tensor], objects: Sequence[Any], instead: Callable[[str], Any]) -> Any:
+        """The results. ``instead`` runs the call in torch where a part fails, and is told why; what the call
+        drew and noted until then does not count.
+        """
+        before = torch.get_rng_state() if self.draws else None
+        versions = [t._version for t in self.changed]
+        function = self.blueprint.function
+        assert function is not None
+        try:
+            made = function(*self.parts, *self.held, *given)
+        except BsliteError as e:
+            now = zip(self.changed, versions, strict=True)
+            noted = [(tensor, tensor.clone()) for tensor, version in now if tensor._version != version]
+            if before is not None:
+                torch.set_rng_state(before)
+            result = instead(str(e))
+            with torch.no_grad():
+                for tensor, value in noted:
+                    tensor.copy_(value)
+            return result
+        return self.blueprint.capture.results.build(made, objects)
+
+    def holds(self) -> bool:
+        """Whether the tensors that parts hold copies of are as they were."""
+        return all(tensor._version == version for tensor, version in self.fixed)
 
 
 class Trainer:
@@ -42,20 +74,57 @@ class Trainer:
     def __init__(self, module: torch.nn.Module, name: str, threads: int | None) -> None:
         self.module, self.name, self.threads = module, name, threads
         self.made: Recent[Key, Trained | str] = Recent(MAX_KINDS)
-        self._structure: Any = None
+        self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
+        self._restarts = 0
+        self._seen: Counter[Key] = Counter()  # calls of kinds that have no trace
+        self._traces = 0
 
-    def find(self, key: Key, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Trained | str":
-        """What serves the call, or why torch runs it."""
+    def find(
+        self, key: Key, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "Trained | str":
+        """What serves the call, or why torch runs it.
+
+        The first kinds of call are traced at once, the n-th at its call n - 1: where every batch has a size
+        of its own, tracing costs more than it gains.
+        """
         modules = list(self.module.modules())
-        present = [id(m) for m in modules], [id(p) for p in self.module.parameters()]
-        if present != self._structure or not self._same_attributes(modules):
-            self._structure, self._attributes = present, _without_mode(attributes_of(modules))
-            self.made.clear()
-        modes = tuple(m.training for m in modules)
-        frozen = tuple(p.requires_grad for p in self.module.parameters())
-        hooked = any(m.__dict__.get(h) for m in modules[1:] for h in OUTER_HOOKS)
-        return self.made.get((key, modes, frozen, hooked), lambda: self._make(args, kwargs))
+        held = [t for m in modules for d in (m._parameters, m._buffers) for t in d.values() if t is not None]
+        present = [*map(id, modules), *((id(t), t.dtype, t.shape) for t in held)]
+        if present != self._present or not self._same_attributes(modules):
+            if not all(isinstance(p, torch.nn.Parameter) for p in self.module.parameters()):
+                return GIVEN
+            self._present, self._attributes = present, _without_mode(attributes_of(modules))
+            self._restarts += 1
+            self.forget()
+            if self._restarts > MAX_RESTARTS:
+                return CHANGES
+        kind = (
+            key,
+            tuple(m.training for m in modules),
+            tuple(t.requires_grad for t in (*tensors, *held)),
+            any(m.__dict__.get(h) for m in modules[1:] for h in OUTER_HOOKS),
+        )
+        found = self.made.find(kind)
+        if isinstance(found, Trained) and not found.holds():
+            found = None
+            self._restarts += 1
+            if self._restarts > MAX_RESTARTS:
+                return CHANGES
+        elif found is not None:
+            self._restarts = 0
+            return found
+        self._seen[kind] += 1
+        if self._seen[kind] < self._traces:
+            return WAITS.format(traces=self._traces)
+        self._traces += 1
+        return self.made.put(kind, self._make(args, kwargs))
+
+    def forget(self) -> None:
+        """Drop all traces."""
+        self.made.clear()
+        self._seen.clear()
+        self._traces = 0
 
     def _same_attributes(self, modules: Sequence[torch.nn.Module]) -> bool:
         try:
@@ -72,37 +141,41 @@ class Trainer:
     def _trained(self, arguments: Structure) -> Trained:
         captured, effects = capture(self.module, arguments, self.name)
         graph = captured.graph
-        survey = _Survey(graph, captured.shell, self.name)
+        survey = TapedSurvey(graph, captured.shell, self.name, effects)
         tensors = dict(named_tensors(self.module))
         parts = [p for p in partition(survey) if p.flops]
-        blueprint = Blueprint(
-            self.name,
-            captured,
-            list(survey.refused.values()),
-            parts,
-            costs.total(graph.operations()),
-            effects=frozenset(effects),
-        )
+        refused = list(survey.refused.values())
+        blueprint = Blueprint(self.name, captured, refused, [], costs.total(graph.operations()))
         made = []
         for part in parts:
             try:
-                trained = TrainedPart(blueprint.spec(part, tensors), tensors, self.threads)
-                trained.check()
-                made.append(trained)
+                spec = blueprint.spec(part, tensors)
+                made.append(TrainedPart(spec, tensors, self.threads, _followed(part)))
+                blueprint.parts.append(part)
             except BsliteError as e:
-                part.in_bslite = False
-                blueprint.refused.append(Refusal("gradient", self.name, str(e)))
+                blueprint.refused.append(Refusal("part", self.name, str(e)))
+        parts = blueprint.parts
         if not made:
             raise UnsupportedError(f"model {self.name!r}: bslite trains no part of it")
+        targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
+
+        def value(node: Any) -> Tensor:
+            return blueprint.values_of(targets[node.name], tensors)
+
+        changed = [n for e in effects for n in e.all_input_nodes if n in graph.stored]
+        noted = _notes(graph, effects, parts, made, value)
+        blueprint.effects = frozenset(effects - noted)
         blueprint.assemble(directly=False)
-        held = [blueprint.values_of(key, tensors) for key in blueprint.held]
-        function, results = blueprint.function, captured.results
-        assert function is not None
-
-        def run(given: Sequence[Tensor], objects: Sequence[Any]) -> Any:
-            return results.build(function(*made, *held, *given), objects)
-
-        return Trained(blueprint, made, run)
+        weights = {id(t) for part in made for t in part.weights}
+        copied = {value(n) for p in parts for n in _constants(graph, p) if n not in changed}
+        return Trained(
+            blueprint,
+            made,
+            [blueprint.values_of(key, tensors) for key in blueprint.held],
+            [value(n) for n in dict.fromkeys(changed)],
+            [(t, t._version) for t in copied if id(t) not in weights],
+            any(map(draws, graph.nodes)),
+        )
 
 
 def _without_mode(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -110,45 +183,39 @@ def _without_mode(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in own.items() if k != "training"} for own in attributes]
 
 
-class _Survey(Survey):
-    """A survey that leaves to torch what is computed from parameters alone, so that autograd follows it."""
-
-    def __init__(self, graph: Graph, module: torch.nn.Module, name: str) -> None:
-        self._computed: set[torch.fx.Node] = set()
-        for node in graph.nodes:
-            if node in graph.constant and any(
-                n in graph.stored | self._computed for n in node.all_input_nodes
-            ):
-                self._computed.add(node)
-        graph.constant -= self._computed
-        super().__init__(graph, module, name)
-
-    def _survey(self, node: torch.fx.Node, operation: bool) -> Any:
-        if node in self._computed:
-            return self._problem(node, COMPUTED)
-        return super()._survey(node, operation)
+def _followed(part: Part) -> list[bool]:
+    """Whether gradients come from behind, of each output: not from where they are stopped."""
+    inside = set(part.nodes)
+    return [any(operation(u) != "detach" for u in n.users if u not in inside) for n in part.outputs]
 
 
-def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[Capture, set[torch.fx.Node]]:
-    """Trace a module's forward in the modes that its layers are in, for arguments of fixed sizes; the nodes
-    that change its buffers.
-
-    Raises UnsupportedError if it cannot be traced or changes anything else.
+def _notes(
+    graph: Graph, effects: Collection[Node], parts: Sequence[Part], made: Sequence[TrainedPart],
+    value: Callable[[Node], Tensor],
+) -> set[Node]:  # fmt: skip
+    """Have parts note statistics that they make as soon as they have made them, which is before anything of
+    the part is saved: a checkpoint that runs it again stops there. Returns the nodes that do so.
     """
-    check_tensors(module)
-    check_hooks(module)
-    traced = Traced(shell_of(module), arguments)
-    tensors = tuple(x.detach() for x in arguments.leaves)
-    try:
-        program = trace(traced.twin, tensors, None)
-    except Exception as e:
-        raise failure(traced.twin, name, e) from e
-    if traced.stateful:
-        raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
-    effects = rewrite(program, name)
-    graph = Graph(program)
-    if graph.mutation_shows(effects):
-        raise UnsupportedError(f"model {name!r}: an operation in place shows elsewhere")
-    graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
-    assert traced.results is not None
-    return Capture(graph, traced.twin, traced.results, "training", functional=True), effects
+    means = Counter(e.args[0] for e in effects if e.target is torch.ops.bslite.note_batch_.default)
+    done = set()
+    node: Any
+    for node in graph.nodes:
+        if node in effects and means[node.args[0]] == 1 and node.args[0] in means:
+            mean, var, stats, momentum, count = node.args
+            for part, trained in zip(parts, made, strict=True):
+                if stats in part.outputs:
+                    place = part.outputs.index(stats)
+                    trained.notes.append(Note(place, value(mean), value(var), momentum, count))
+                    done.add(node)
+    return done
+
+
+def _constants(graph: Graph, part: Part) -> set[Node]:
+    """The stored tensors that a part reads."""
+    found, waiting = set(), [a for n in part.nodes for a in n.all_input_nodes]
+    while waiting:
+        node = waiting.pop()
+        if node in graph.constant and node not in found:
+            found.add(node)
+            waiting += node.all_input_nodes
+    return found & graph.stored

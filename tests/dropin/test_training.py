@@ -155,7 +155,7 @@ def test_what_torch_refuses_is_refused() -> None:
     _, ours, draw = twins("rows")
     x = draw(3).requires_grad_()
     (first,) = torch.autograd.grad(ours(x).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r"once_differentiable|does not require grad"):
+    with pytest.raises(RuntimeError, match="first derivatives only"):
         first.sum().backward()
     y = ours(x)
     with torch.no_grad():

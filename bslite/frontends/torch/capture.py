@@ -1,7 +1,6 @@
 """From an eager module to a graph of aten operations: ``torch.export`` with sizes left free."""
 
 import inspect
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
+from bslite.frontends.torch.quiet import quiet
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
 from bslite.frontends.torch.values import DTYPES, dims
 
@@ -246,35 +246,19 @@ def export(module: "torch.nn.Module", example: Example, dynamic: Any) -> "torch.
 
 def trace(
     module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any, kwargs: dict[str, Any] | None = None,
-    fast: bool | None = None,
+    fast: bool | None = None, gradients: bool = False,
 ) -> "torch.export.ExportedProgram":  # fmt: skip
     """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors.
 
     ``fast``: whether torch's fast path for attention is what the module takes in eager mode; None: as it is
-    set now.
+    set now. With ``gradients``, the graph shows where the module switches them off.
     """
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
-    with quiet(), torch.no_grad(), packing(module), transformers(module, fast), no_stack_traces():
+    with quiet(), torch.set_grad_enabled(gradients), packing(module), transformers(module, fast):
         program: Any = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
     check_packing(program)
     return program
-
-
-@contextmanager
-def no_stack_traces() -> Iterator[None]:
-    """Have torch.export write no stack trace for each node, which nothing here reads."""
-    from torch.fx import config
-
-    before = getattr(config, "do_not_emit_stack_traces", None)
-    if before is None:  # a torch that has no such switch
-        yield
-        return
-    config.do_not_emit_stack_traces = True
-    try:
-        yield
-    finally:
-        config.do_not_emit_stack_traces = before
 
 
 @contextmanager
@@ -305,23 +289,8 @@ def functional(
     """The same program without in-place operations. No layer is decomposed, or with ``decomposed`` those that
     have no builder.
     """
-    with quiet(), load_torch().no_grad(), no_stack_traces():
+    with quiet(), load_torch().no_grad():
         return program.run_decompositions(dict(table()) if decomposed else {})
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Drop torch.export's warnings about its own use of torch; repeat other warnings at the end.
-
-    At the end, so that one that the caller's filters make an error is not taken for a failure of the export.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    own = re.compile(r".*isinstance\(treespec, LeafSpec\)|.*_flat_weights\[0\].* were assigned during export")
-    for text, category, file, line in {(str(w.message), w.category, w.filename, w.lineno): 0 for w in caught}:
-        if not own.match(text):
-            warnings.warn_explicit(text, category, file, line)
 
 
 def failure(module: "torch.nn.Module", name: str, error: Exception) -> UnsupportedError:

@@ -207,6 +207,18 @@ def memory(node: Any) -> int | None:
     return place
 
 
+def draws(node: "Node") -> bool:
+    """Whether ``node`` takes numbers from torch's generator, so that the order of those that do counts."""
+    if load_torch().Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    name = operation(node)
+    if name.endswith("dropout"):
+        return bool(node.args[2])
+    if name == "scaled_dot_product_attention":
+        return len(node.args) > 4 and bool(node.args[4])
+    return True
+
+
 def transforms(node: "Node") -> bool:
     """Whether ``node`` enters or leaves a transform of torch.func, within which tensors are others than their
     shapes say.

@@ -1,7 +1,8 @@
 """Operations of training mode, rewritten so that what bslite computes stands apart from what torch must do.
 
 A batch norm gives its result and the batch's statistics; noting these in the running ones is an operation of
-torch's. A dropout is a product with noise, which torch's generator makes.
+torch's. A dropout is a product with noise (`bslite.frontends.torch.noise`). The row of a table that pads,
+which gets no gradient, is put into an embedding's result as a constant.
 """
 
 import math
@@ -11,12 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.graph import writes
+from bslite.frontends.torch.graph import Graph, writes
+from bslite.frontends.torch.modes import write_out
+from bslite.frontends.torch.noise import draw
+from bslite.frontends.torch.put import put
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Node
 
+CUMULATIVE = -1.0  # the momentum of a batch norm whose running statistics are means over all batches
 _kept: list[Any] = []  # libraries, which undefine their operations when they go
 
 
@@ -34,7 +39,12 @@ def operations() -> Any:
         ),
         (
             "note_batch_(Tensor(a!) mean, Tensor(b!) var, Tensor stats, float momentum, int count) -> ()",
-            _note,
+            note,
+            (),
+        ),
+        (
+            "average_batch_(Tensor(a!) mean, Tensor(b!) var, Tensor stats, Tensor number, int count) -> ()",
+            _average,
             (),
         ),
         ("advance_(Tensor(a!) number, Scalar by) -> ()", _advance, ()),
@@ -56,11 +66,16 @@ def _batch_norm(x: "Tensor", weight: "Tensor | None", bias: "Tensor | None", eps
         return made, torch.stack([x.mean(axes), x.var(axes, correction=0)])
 
 
-def _note(mean: "Tensor", var: "Tensor", stats: "Tensor", momentum: float, count: int) -> None:
+def note(mean: "Tensor", var: "Tensor", stats: "Tensor", momentum: float, count: int) -> None:
     """Running statistics as torch's batch norm keeps them: its variance divides by n - 1."""
     with load_torch().no_grad():
         mean.lerp_(stats[0], momentum)
         var.lerp_(stats[1] * (count / max(count - 1, 1)), momentum)
+
+
+def _average(mean: "Tensor", var: "Tensor", stats: "Tensor", number: "Tensor", count: int) -> None:
+    """Running statistics that are means over ``number`` batches, of which this is the last."""
+    note(mean, var, stats, 1.0 / float(number), count)
 
 
 def _advance(number: "Tensor", by: float) -> None:
@@ -76,46 +91,56 @@ def _noise(size: list[int], stride: list[int], p: float) -> "Tensor":
 
 
 def rewrite(program: Any, name: str) -> "set[Node]":
-    """Rewrite batch norms and dropouts of an exported program in training mode; the nodes that act on the
-    module's buffers.
+    """Rewrite an exported program in training mode, traced with gradients; the nodes that act on the module's
+    buffers.
 
-    Raises UnsupportedError if something else changes a tensor of the module.
+    Raises UnsupportedError if something else changes a tensor of the module, or an operation in place does
+    more than its twin that is not.
     """
-    ops, graph = operations(), program.graph
-    aten = load_torch().ops.aten
-    stored = {n for n in graph.nodes if n.op == "placeholder"}
+    ops, aten, graph = operations(), load_torch().ops.aten, program.graph
+    write_out(program, name)
+    targets = {s.arg.name: s.target for s in program.graph_signature.input_specs}
+    stored = {targets[n.name]: n for n in graph.nodes if n.op == "placeholder"}
     effects: set[Node] = set()
     for node in list(graph.nodes):
-        if node.op != "call_function":
-            continue
-        if node.target is aten.batch_norm.default and node.args[5]:
-            effects |= _rewrite_batch_norm(graph, node, ops, name)
-        elif node.target is aten.dropout.default and node.args[2] and node.args[1]:
-            _rewrite_dropout(graph, node, ops)
-        elif node.target is aten.add_.Tensor and node.args[0] in stored and not node.users:
+        changed = node.args[0] if node.op == "call_function" and writes(node) else None
+        if node.target is aten.add_.Tensor and changed in stored.values() and _only_counts(node):
             with graph.inserting_before(node):
                 effects.add(graph.call_function(ops.advance_.default, tuple(node.args)))
+            node.replace_all_uses_with(changed)
             graph.erase_node(node)
-        elif writes(node) and any(a in stored for a in node.all_input_nodes[:1]):
-            raise UnsupportedError(
-                f"model {name!r}: its forward changes {node.all_input_nodes[0].name!r} in place"
-            )
+        elif changed in stored.values():
+            raise UnsupportedError(f"model {name!r}: its forward changes {changed.name!r} in place")
+    if Graph(program).mutation_shows(effects):
+        raise UnsupportedError(f"model {name!r}: an operation in place shows elsewhere")
+    for node in list(graph.nodes):
+        if node.target is aten.batch_norm.default and node.args[5]:
+            layer = targets.get(getattr(node.args[3], "name", ""), "").removesuffix("running_mean")
+            effects |= _rewrite_batch_norm(graph, node, ops, stored.get(f"{layer}num_batches_tracked"))
+        elif node.target is aten.embedding.default and len(node.args) == 3 and node.args[2] >= 0:
+            _rewrite_embedding(graph, node)
+        else:
+            draw(graph, node, ops.noise.default)
     graph.lint()
     return effects
 
 
-def _rewrite_batch_norm(graph: Any, node: "Node", ops: Any, name: str) -> "set[Node]":
+def _only_counts(node: "Node") -> bool:
+    """Whether nothing but another step of a counter reads what ``node`` makes."""
+    return all(user.target is node.target and user.args[0] is node for user in node.users)
+
+
+def _rewrite_batch_norm(graph: Any, node: "Node", ops: Any, number: "Node | None") -> "set[Node]":
     x, weight, bias, mean, var, _, momentum, eps, *_ = node.args
     value: Any = x.meta["val"]  # type: ignore[union-attr]
-    if not all(isinstance(d, int) for d in value.shape):
-        raise UnsupportedError(f"model {name!r}: a batch norm in training needs known sizes")
     with graph.inserting_before(node):
         both = graph.call_function(ops.batch_norm.default, (x, weight, bias, eps))
         parts = [graph.call_function(operator.getitem, (both, i)) for i in range(2)]
         effects = set()
         if mean is not None:
             count = math.prod(value.shape) // value.shape[1]
-            effects = {graph.call_function(ops.note_batch_.default, (mean, var, parts[1], momentum, count))}
+            note, by = (ops.average_batch_, number) if momentum == CUMULATIVE else (ops.note_batch_, momentum)
+            effects = {graph.call_function(note.default, (mean, var, parts[1], by, count))}
     made = node.meta["val"], value.new_empty((2, value.shape[1]))
     for new, meta in zip((both, *parts), (made, *made), strict=True):
         new.meta = {**node.meta, "val": meta}
@@ -124,13 +149,14 @@ def _rewrite_batch_norm(graph: Any, node: "Node", ops: Any, name: str) -> "set[N
     return effects
 
 
-def _rewrite_dropout(graph: Any, node: "Node", ops: Any) -> None:
-    x, p, _ = node.args
-    value: Any = node.meta["val"]
+def _rewrite_embedding(graph: Any, node: "Node") -> None:
+    """An embedding, and in the places of the index that pads its row of the table, detached."""
+    aten = load_torch().ops.aten
+    table, index, padding = node.args
     with graph.inserting_before(node):
-        noise = graph.call_function(ops.noise.default, (list(value.shape), list(value.stride()), p))
-        made = graph.call_function(load_torch().ops.aten.mul.Tensor, (x, noise))
-    for new in (noise, made):
-        new.meta = dict(node.meta)
+        row = put(graph, node, aten.detach.default, put(graph, node, aten.select.int, table, 0, padding))
+        pads = put(graph, node, aten.unsqueeze.default, put(graph, node, aten.eq.Scalar, index, padding), -1)
+        rows = put(graph, node, aten.embedding.default, table, index)
+        made = put(graph, node, aten.where.self, pads, row, rows)
     node.replace_all_uses_with(made)
     graph.erase_node(node)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache, partialmethod
 from typing import TYPE_CHECKING, Any
 
+from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.packed.operations import operations
 
@@ -118,7 +119,9 @@ def _mode() -> Any:
             if packed is None:
                 return NotImplemented
             data, _, *args = given
-            state, params, biased, layers, *_, bidirectional = args
+            state, params, biased, layers, dropout, train, bidirectional = args
+            if train and dropout and layers > 1:
+                raise UnsupportedError("dropout between layers over packed sequences, in training")
             x = operations().unpacked(data).reshape(packed.steps, packed.batch, data.shape[1])
             states = list(state) if isinstance(state, (list, tuple)) else [state]
             y, *last = operations().recurrent(

@@ -1,0 +1,137 @@
+"""A module's forward traced in training mode, and which of its operations bslite can run on torch's tape."""
+
+from collections.abc import Collection
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+from torch.fx import Node
+
+from bslite.dropin.capture import Capture, Traced, check_hooks, shell_of
+from bslite.dropin.structure import Structure
+from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.capture import check_tensors, failure, trace
+from bslite.frontends.torch.graph import Graph, draws, is_getitem
+from bslite.frontends.torch.noticing import noticing
+from bslite.frontends.torch.parts import Survey
+from bslite.frontends.torch.training import CUMULATIVE, rewrite
+from bslite.gradients import gradient, weights_as_inputs
+from bslite.spec import GraphBuilder
+
+COMPUTED = "computed from a parameter or buffer"
+STOPS = "no gradient passes"
+DRAWN = "torch's generator draws it"
+
+
+def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[Capture, set[Node]]:
+    """Trace a module's forward in the modes that its layers are in, for arguments of fixed sizes; the nodes
+    that change its buffers.
+
+    Raises UnsupportedError if it cannot be traced, changes anything else, or does something that torch's
+    autograd follows and a trace does not show.
+    """
+    check_tensors(module)
+    check_hooks(module, backward=True)
+    shell = shell_of(module)
+    _count_batches(shell, module)
+    traced = Traced(shell, arguments)
+    tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
+    try:
+        with saved_tensors_hooks(_same, _same), noticing() as noticed:  # the caller's own hooks see no trace
+            program = trace(traced.twin, tensors, None, gradients=True)
+    except Exception as e:
+        raise failure(traced.twin, name, e) from e
+    if traced.stateful:
+        raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
+    if noticed:
+        raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
+    effects = rewrite(program, name)
+    graph = Graph(program)
+    effects |= {n for n in graph.nodes if draws(n) and n not in graph.live}  # for those that draw after it
+    graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
+    assert traced.results is not None
+    return Capture(graph, traced.twin, traced.results, "training", functional=True), effects
+
+
+def _count_batches(shell: torch.nn.Module, module: torch.nn.Module) -> None:
+    """Mark the batch norms that average over all batches, whose momentum is no number of the trace."""
+    own = set(module.modules())
+    for layer in shell.modules():
+        if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm) and layer.momentum is None:
+            if layer in own:  # the module could not be copied
+                raise UnsupportedError("a batch norm without a momentum, in a module that cannot be copied")
+            layer.momentum = CUMULATIVE
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+class TapedSurvey(Survey):
+    """A survey that leaves to torch what autograd has to see: what is computed from parameters alone, what
+    stops gradients, and what has none in bslite. ``effects``: nodes that change buffers.
+    """
+
+    def __init__(self, graph: Graph, module: torch.nn.Module, name: str, effects: Collection[Node]) -> None:
+        kinds = {s.arg.name: s.kind.name for s in graph.program.graph_signature.input_specs}
+        learnt = {n for n in graph.stored if kinds[n.name] != "CONSTANT_TENSOR"}
+        self._computed: set[Node] = set()
+        self._effects = effects
+        for node in graph.nodes:
+            reads = node.all_input_nodes
+            if node in graph.constant and any(n in learnt or n in self._computed for n in reads):
+                self._computed.add(node)
+        graph.constant -= self._computed
+        super().__init__(graph, module, name)
+
+    def _survey(self, node: Node, operation_: bool) -> object:
+        if node in self._effects:
+            return None
+        if node in self._computed:
+            return self._problem(node, COMPUTED)
+        if operation_ and (reason := _left(node)):
+            return self._problem(node, reason)
+        before = len(self.store.builder.nodes)
+        result = super()._survey(node, operation_)
+        if node in self.buildable and not is_getitem(node):
+            try:
+                for i in range(before, len(self.store.builder.nodes)):
+                    self._differentiate(i)
+            except BsliteError as e:
+                self.buildable.discard(node)
+                return self._problem(node, str(e).partition(": ")[2] or str(e))
+        return result
+
+    def _differentiate(self, i: int) -> None:
+        """Raise UnsupportedError if a node of the model has no gradient."""
+        node = self.store.builder.nodes[i]
+        names = list(dict.fromkeys(node.inputs))
+        if not names:
+            return
+        one = GraphBuilder("one")
+        for name in names:
+            shape = [int(d) for d in self.store.shapes[name]]
+            one.input(name, shape, shape, self.store.dtypes[name])
+        one.params.update({key: self.store.builder.params[key] for key in node.params.values()})
+        made = one.add(node.op, node.name, *node.inputs, params=dict(node.params), **node.attrs)
+        spec = one.build(made)
+        if spec.dtypes[made] != "float32":
+            return
+        given = weights_as_inputs(
+            spec, [k for k, p in spec.params.items() if p.dtype == "float32" and p.ndim]
+        )
+        gradient(given, [x.name for x in given.inputs if x.dtype == "float32"], unit=False)
+
+
+def _left(node: Node) -> str:
+    """Why torch has to run an operation; empty if it has not."""
+    name, args = operation(node), node.args
+    if name == "bslite.noise":
+        return DRAWN
+    if name == "detach":
+        return STOPS
+    if name == "embedding" and any(args[3:]):
+        return "scale_grad_by_freq or sparse"
+    if name == "instance_norm" and args[3] is not None and args[5]:
+        return "it notes statistics"
+    return ""

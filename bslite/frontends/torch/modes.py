@@ -1,0 +1,66 @@
+"""Regions of a traced graph that switch gradients off or on, as values that are detached."""
+
+from typing import TYPE_CHECKING, Any
+
+from bslite.errors import UnsupportedError
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.graph import has_tensors, writes
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+
+def write_out(program: Any, name: str) -> None:
+    """Put the operations of ``torch.no_grad`` and ``enable_grad`` regions among the others, their results
+    detached where gradients are off and they are read elsewhere.
+
+    Raises UnsupportedError if something is changed in place where gradients are off, unseen by autograd.
+    """
+    without: set[Node] = set()
+    while _inline(program, without):
+        pass
+    aten, graph = load_torch().ops.aten, program.graph
+    stored = {n for n in graph.nodes if n.op == "placeholder"}
+    for node in list(graph.nodes):
+        if node not in without or not has_tensors(node):
+            continue
+        if writes(node) and node.args[0] not in stored:
+            raise UnsupportedError(f"model {name!r}: a tensor is changed in place where gradients are off")
+        outside = [user for user in node.users if user not in without]
+        if outside and hasattr(node.meta["val"], "dtype"):
+            with graph.inserting_after(node):
+                cut = graph.call_function(aten.detach.default, (node,))
+            cut.meta = dict(node.meta)
+            for user in outside:
+                user.replace_input_with(node, cut)
+    graph.lint()
+
+
+def _inline(program: Any, without: "set[Node]") -> bool:
+    """Write out the regions of the graph, but not those within them; whether there was one. ``without`` gets
+    the operations where gradients are off.
+    """
+    graph, region = program.graph, load_torch().ops.higher_order.wrap_with_set_grad_enabled
+    found = [node for node in graph.nodes if node.target is region]
+    for node in found:
+        enabled, held, *given = node.args
+        inside = getattr(program.graph_module, held.target)
+        places = [n for n in inside.graph.nodes if n.op == "placeholder"]
+        new: dict[Any, Any] = dict(zip(places, given, strict=True))
+        with graph.inserting_before(node):
+            for n in inside.graph.nodes:
+                if n.op == "get_attr":  # a region within
+                    path = f"{held.target}_{n.target}"
+                    program.graph_module.add_submodule(path, getattr(inside, n.target))
+                    new[n] = graph.get_attr(path)
+                elif n.op == "call_function":
+                    new[n] = graph.node_copy(n, new.__getitem__)
+                    if not enabled:
+                        without.add(new[n])
+        (results,) = next(n for n in inside.graph.nodes if n.op == "output").args
+        for user in list(node.users):
+            user.replace_all_uses_with(new[results[user.args[1]]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+        without.discard(node)
+    return bool(found)

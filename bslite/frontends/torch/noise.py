@@ -1,0 +1,137 @@
+"""Dropouts of a traced graph as products with noise, which torch's generator draws as it does in eager mode.
+
+Those within attention and between layers of recurrent networks are taken out of them.
+"""
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.put import put
+
+RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+NEVER = -1e30  # a score whose softmax is 0
+
+
+def draw(graph: Any, node: Any, noise: Any) -> None:
+    """Rewrite ``node`` if it drops something out. ``noise``: the operation that draws."""
+    name = operation(node)
+    with graph.inserting_before(node):
+        if name in ("dropout", "feature_dropout") and node.args[2]:
+            x, p, _ = node.args
+            made = _dropped(graph, node, noise, x, p, name == "feature_dropout")
+        elif name == "scaled_dot_product_attention" and _argument(node, "dropout_p"):
+            made = _attention(graph, node, noise)
+        elif name in RECURRENT and _layered(node):
+            _recurrent(graph, node, noise)
+            return
+        else:
+            return
+    node.replace_all_uses_with(made)
+    graph.erase_node(node)
+
+
+def _argument(node: Any, name: str) -> Any:
+    """An argument by its name in the schema, its default if it is not given."""
+    for place, argument in enumerate(node.target._schema.arguments):
+        if argument.name == name:
+            given = node.args[place] if place < len(node.args) else node.kwargs.get(name)
+            return argument.default_value if given is None else given
+    return None
+
+
+def _dropped(graph: Any, at: Any, noise: Any, x: Any, p: float, whole: bool = False) -> Any:
+    """``x`` times noise; with ``whole``, of a number for each image and channel."""
+    if not p:
+        return x
+    value = x.meta["val"]
+    size, stride = list(value.shape), list(value.stride())
+    if whole:
+        size = [*size[:2], *[1] * (len(size) - 2)]
+        stride = [size[1], *[1] * (len(size) - 1)]
+    drawn = graph.call_function(noise, (size, stride, p))
+    drawn.meta = {**at.meta, "val": value.new_empty_strided(size, stride)}
+    return put(graph, at, load_torch().ops.aten.mul.Tensor, x, drawn)
+
+
+def _attention(graph: Any, node: Any, noise: Any) -> Any:
+    """torch's own way where there is a dropout: scores, softmax, dropout, product.
+
+    A query that may see nothing gets zeros.
+    """
+    aten = load_torch().ops.aten
+    q, k, v = node.args[:3]
+    mask, scale, p = (_argument(node, name) for name in ("attn_mask", "scale", "dropout_p"))
+    queries, keys = (x.meta["val"].shape for x in (q, k))
+    if _argument(node, "enable_gqa"):
+        k, v = (
+            put(graph, node, aten.repeat_interleave.self_int, x, queries[-3] // keys[-3], -3) for x in (k, v)
+        )
+
+    def new(target: Any, *args: Any) -> Any:
+        return put(graph, node, target, *args)
+
+    scale = 1 / math.sqrt(queries[-1]) if scale is None else scale
+    scores = new(aten.matmul.default, new(aten.mul.Tensor, q, scale), new(aten.transpose.int, k, -2, -1))
+    unseen = None
+    if _argument(node, "is_causal"):
+        ones = graph.call_function(aten.ones.default, ([queries[-2], keys[-2]],))
+        ones.meta = {**node.meta, "val": scores.meta["val"].new_empty((queries[-2], keys[-2]))}
+        unseen = new(aten.eq.Scalar, new(aten.tril.default, ones), 0)
+    elif mask is not None and str(mask.meta["val"].dtype) == "torch.bool":
+        unseen = new(aten.logical_not.default, mask)
+    elif mask is not None:
+        scores = new(aten.add.Tensor, scores, mask)
+        unseen = new(aten.eq.Scalar, scores, -math.inf)
+    if unseen is not None:
+        scores = new(aten.masked_fill.Scalar, scores, unseen, NEVER)
+    shares = new(aten.softmax.int, scores, -1)
+    if unseen is not None:
+        shares = new(aten.masked_fill.Scalar, shares, unseen, 0.0)
+    return new(aten.matmul.default, _dropped(graph, node, noise, shares, p), v)
+
+
+def _layered(node: Any) -> bool:
+    """Whether a recurrent network has dropouts between its layers."""
+    dropped = _argument(node, "train") and _argument(node, "dropout")
+    return bool(dropped and node.target._overloadname == "input")
+
+
+def _recurrent(graph: Any, node: Any, noise: Any) -> None:
+    """Layer by layer, each a recurrent network of its own, time first."""
+    aten = load_torch().ops.aten
+    x, state, params, biased, layers, p, _, both, batch_first = node.args
+    states: Sequence[Any] = state if isinstance(state, (list, tuple)) else [state]
+    each, directions = len(params) // layers, 1 + both
+
+    def new(target: Any, *args: Any) -> Any:
+        return put(graph, node, target, *args)
+
+    x = new(aten.transpose.int, x, 0, 1) if batch_first else x
+    ends: list[list[Any]] = [[] for _ in states]
+    for i in range(layers):
+        if i:
+            x = _dropped(graph, node, noise, x, p)
+        own = [new(aten.slice.Tensor, s, 0, i * directions, (i + 1) * directions) for s in states]
+        before = own if isinstance(state, (list, tuple)) else own[0]
+        made = new(
+            node.target, x, before, params[i * each : (i + 1) * each], biased, 1, 0.0, True, both, False
+        )
+        x, *last = (_item(graph, node, made, j) for j in range(1 + len(states)))
+        for found, end in zip(ends, last, strict=True):
+            found.append(end)
+    x = new(aten.transpose.int, x, 0, 1) if batch_first else x
+    results = [x, *(new(aten.cat.default, found, 0) for found in ends)]
+    for user in list(node.users):
+        user.replace_all_uses_with(results[user.args[1]])
+        graph.erase_node(user)
+    graph.erase_node(node)
+
+
+def _item(graph: Any, at: Any, made: Any, i: int) -> Any:
+    item: Any = graph.call_function(operator.getitem, (made, i))
+    item.meta = {**at.meta, "val": made.meta["val"][i]}
+    return item

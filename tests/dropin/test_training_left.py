@@ -1,0 +1,149 @@
+"""What a module may do in training that is torch's alone: bslite leaves it to torch, and says why."""
+
+import random
+from typing import Any
+
+import pytest
+import torch
+from support.torch_modules import Made
+from support.training import alike, step
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import bslite
+from bslite.dropin.runner import runner_of
+
+R = torch.randn
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
+
+
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
+        return -grad
+
+
+def hooks(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    h.register_hook(lambda grad: grad * 3)
+    return m.b(h)
+
+
+def kept(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    h.retain_grad()
+    return m.b(h)
+
+
+def clamped(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    with torch.no_grad():
+        h.clamp_(-0.1, 0.1)
+    return m.b(h)
+
+
+def sliced(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x) * 1
+    h[:, 0].zero_()
+    return m.b(h)
+
+
+def lucky(m: Any, x: Tensor) -> Tensor:
+    return m.b(m.a(x)) * random.random()
+
+
+def counted(m: Any, x: Tensor) -> Tensor:
+    m.count += 1
+    return m.b(m.a(x)) * m.count
+
+
+def averaged(m: Any, x: Tensor) -> Tensor:
+    h = m.a(x)
+    with torch.no_grad():
+        m.mean.mul_(0.9).add_(h.mean(0), alpha=0.1)
+    return m.b(h - m.mean)
+
+
+LEFT = {
+    "torch.autograd.Function Reversed": lambda m, x: m.b(Reversed.apply(m.a(x))),
+    "its forward checkpoints": lambda m, x: m.b(checkpoint(m.a, x, use_reentrant=False)),
+    "torch.autograd.Function CheckpointFunction": lambda m, x: m.b(checkpoint(m.a, x, use_reentrant=True)),
+    "puts hooks on tensors": hooks,
+    "keeps gradients of values": kept,
+    "in place where gradients are off": clamped,
+    "in place shows elsewhere": sliced,
+    "Python's or NumPy's generators": lucky,
+    "changes attributes of the module": counted,
+    "a tensor is changed in place": averaged,
+    "torch.export cannot trace it": lambda m, x: m.b(m.a(x)) if x.sum() > 0 else m.a(x),
+}
+
+
+@pytest.mark.parametrize("reason", LEFT)
+def test_what_a_trace_does_not_show_is_left_to_torch(reason: str, capfd: pytest.CaptureFixture[str]) -> None:
+    torch.manual_seed(0)
+    net: Any = Made(LEFT[reason], a=nn.Linear(8, 8), b=nn.Linear(8, 8))
+    net.count, net.generators = 0, random.Random(0)
+    net.register_buffer("mean", torch.zeros(8))
+
+    def run(module: nn.Module, inputs: Any) -> Any:
+        random.seed(5)
+        x = inputs[0].requires_grad_()
+        return step(module, (x,))
+
+    alike(net.train(), [(R(5, 8),) for _ in range(2)], run, reason=reason)
+    assert "def forward" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["full_backward_hook", "full_backward_pre_hook"])
+def test_backward_hooks_inside_are_torchs(kind: str) -> None:
+    torch.manual_seed(0)
+    net: Any = mlp().train()
+    alike(net, [(R(5, 8),)])
+    twice = (
+        (lambda m, given, made: (given[0] * 2,))
+        if kind == "full_backward_hook"
+        else (lambda m, made: (made[0] * 2,))
+    )
+    getattr(net[1], f"register_{kind}")(twice)
+    alike(net, [(R(5, 8),)], reason="backward hooks on layers inside the model (1)")
+
+
+def test_hooks_on_all_modules_are_torchs() -> None:
+    from torch.nn.modules.module import register_module_forward_hook
+
+    torch.manual_seed(0)
+    net = bslite.optimize(mlp().train(), training=True, fallback="silent")
+    x = R(5, 8)
+    before = net(x)
+    hook = register_module_forward_hook(lambda m, given, made: made * 2 if isinstance(m, nn.Linear) else None)
+    try:
+        made = net(x)
+    finally:
+        hook.remove()
+    assert not torch.allclose(made, before)
+    assert next(iter(runner_of(net).in_torch)) == "in training, hooks on all modules are torch's"
+
+
+def test_hooks_outside_and_on_parameters_are_followed() -> None:
+    torch.manual_seed(0)
+    net: Any = mlp().train()
+    net.register_forward_pre_hook(lambda m, given: (given[0] + 1,))
+    net.register_forward_hook(lambda m, given, made: made * 2)
+    net.register_full_backward_hook(lambda m, given, made: (given[0] * 2,))
+
+    def run(module: Any, inputs: Any) -> Any:
+        handles = [p.register_hook(lambda grad: grad * 3) for p in module.parameters()]
+        made = step(module, (inputs[0].requires_grad_(),))
+        for handle in handles:
+            handle.remove()
+        return made
+
+    alike(net, [(R(5, 8),) for _ in range(2)], run)
