@@ -109,7 +109,7 @@ def rewrite(program: Any, name: str) -> "set[Node]":
                 effects.add(graph.call_function(ops.advance_.default, tuple(node.args)))
             node.replace_all_uses_with(changed)
             graph.erase_node(node)
-        elif changed in stored.values():
+        elif changed is not None and changed in stored.values():
             raise UnsupportedError(f"model {name!r}: its forward changes {changed.name!r} in place")
     if Graph(program).mutation_shows(effects):
         raise UnsupportedError(f"model {name!r}: an operation in place shows elsewhere")
