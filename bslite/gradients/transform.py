@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from bslite.errors import SpecError, UnsupportedError
+from bslite.gradients.nested import nested
 from bslite.gradients.tape import GraphTape, learnt, measured
 from bslite.ops.values import Applied, Value
 from bslite.spec import ModelSpec
@@ -33,7 +34,7 @@ def gradient(
     sizes = {name: p.shape for name, p in spec.params.items()}
     keys = {key for key in wanted if key in sizes}
     inputs = {name for name in wanted if name not in keys}
-    spec = in_parts(spec, _reached(spec, inputs, keys))
+    spec = nested(in_parts(spec, _reached(spec, inputs, keys)))
     reached = _reached(spec, inputs, keys)
     known = spec.infer_shapes(given)
     tape = GraphTape(spec.name, spec.params)

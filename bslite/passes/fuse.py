@@ -103,7 +103,7 @@ def _fuse(spec: ModelSpec) -> list[Layer]:
         if not shapes[other] == shapes[node.name] == shapes[add.name]:
             return Reason("the sum {} broadcasts; a store adds values of one shape", (add.name,))
         if not _is_main(other, node.name, spec, position, reading, kept):
-            return Reason("the sum {} is left to {}, the later of two convolutions", (add.name, other))
+            return Reason("the sum {} is left to {}, the later of the two", (add.name, other))
         return None
 
     layers: list[
@@ -179,8 +179,9 @@ def _other(add: Node, name: str) -> str:
 
 
 def _adds_in_store(node: Node) -> bool:
-    """Whether the op's kernel can add a residual in its store: dense convolutions."""
-    return node.declaration.plain in (*CONVS, *TRANSPOSED) and node.attrs["groups"] == 1
+    """Whether the op's kernel can add a residual in its store."""
+    dense = node.declaration.plain in (*CONVS, *TRANSPOSED) and node.attrs["groups"] == 1
+    return dense or node.op == "batch_norm_grad"
 
 
 def _is_main(

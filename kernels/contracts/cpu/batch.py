@@ -73,8 +73,8 @@ class BatchGradientLine(Variant):
 
 
 class BatchGradient(StepRecord, kernel="batch_gradient"):
-    """The gradient of a batch norm, step 3: ``y = scale * (g - sums * part - (x - mean) * slope)`` with
-    ``slope = products * part / (variance + eps)``; numbers are ``[channels]``.
+    """The gradient of a batch norm, step 3: ``y = scale * (g - sums * part - (x - mean) * slope) + r`` with
+    ``slope = products * part / (variance + eps)``, of numbers ``[channels]``. ``adds``: there is an r.
 
     ``sums`` and ``products`` are those of `BatchTotals`, ``part`` is one over the elements of a channel. g is
     as for `BatchProducts`. Scratch memory holds ``[5][padded]`` numbers of channels.
@@ -83,6 +83,7 @@ class BatchGradient(StepRecord, kernel="batch_gradient"):
     g: Operand
     x: Operand
     y: Operand
+    r: Operand
     means: Operand
     variances: Operand
     sums: Operand
@@ -98,6 +99,10 @@ class BatchGradient(StepRecord, kernel="batch_gradient"):
     y_image: int
     y_line: int
     y_pixel: int
+    r_image: int
+    r_line: int
+    r_pixel: int
+    adds: int
     part: float
     eps: float
     size: Lines

@@ -17,7 +17,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat
 from bslite.kernels.cpu.vector.wide import splat_wide, store_wide, widen
 
 call_products = caller(11)
-call_line = caller(8)
+call_line = caller(9)
 f = np.float32
 
 
@@ -90,9 +90,9 @@ def gradient_line(through: str) -> Kernel:
     """The gradient of a line of pixels, of numbers ``[5][padded]``: mean, offset, slope, scale, shift."""
     before = _before(through)
 
-    def apply(g, x, y, step, channels, table, row, pixels):
+    def apply(g, x, y, r, step, channels, table, row, pixels):
         s = G(step, 0)
-        g_pixel, x_pixel, y_pixel = s.g_pixel, s.x_pixel, s.y_pixel
+        g_pixel, x_pixel, y_pixel, r_pixel, adds = s.g_pixel, s.x_pixel, s.y_pixel, s.r_pixel, s.adds
         whole = channels // LANES * BYTES
         rest = channels % LANES
         for _ in range(pixels):
@@ -102,19 +102,22 @@ def gradient_line(through: str) -> Kernel:
                 element, scale = load(x + place), load(at + 3 * row)
                 made = before(load(g + place), element, scale, load(at + 4 * row))
                 made = fma(element - load(at), load(at + 2 * row), made - load(at + row))
-                store(y + place, made * scale)
+                made = made * scale
+                store(y + place, made + load(r + place) if adds else made)
                 place += BYTES
             if rest:
                 at = table + place
                 element, scale = load_some(x + place, rest), load(at + 3 * row)
                 made = before(load_some(g + place, rest), element, scale, load(at + 4 * row))
                 made = fma(element - load(at), load(at + 2 * row), made - load(at + row))
-                store_some(y + place, made * scale, rest)
+                made = made * scale
+                store_some(y + place, made + load_some(r + place, rest) if adds else made, rest)
             g += g_pixel
             x += x_pixel
             y += y_pixel
+            r += r_pixel
 
-    return Kernel(apply, f"batch_gradient_{through}", 8)
+    return Kernel(apply, f"batch_gradient_{through}", 9)
 
 
 G = reader(BatchGradient)
@@ -147,9 +150,10 @@ def batch_gradient(step, bases, item, scratch):
     g = s.g + image * s.g_image + start
     x = s.x + image * s.x_image + start
     y = s.y + image * s.y_image + start
+    r, r_line = s.r + image * s.r_image + start, s.r_line
     g_line, x_line, y_line, pixels, function = s.g_line, s.x_line, s.y_line, s.pixels, s.line
     for line in range(first, last):
         call_line(
-            function, g + line * g_line, x + line * x_line, y + line * y_line, step, channels, scratch, row,
-            pixels,
+            function, g + line * g_line, x + line * x_line, y + line * y_line, r + line * r_line, step,
+            channels, scratch, row, pixels,
         )  # fmt: skip

@@ -85,7 +85,7 @@ def pool_grad(step, bases, item, scratch):
     g0, g1, g2, p0, p1, p2 = s.g_step0, s.g_step1, s.g_step2, s.places_step0, s.places_step1, s.places_step2
     k1, k2, d0, d1, d2 = s.kernel1, s.kernel2, s.dilation0, s.dilation1, s.dilation2
     t0, t1, t2, y2, has_places = s.stride0, s.stride1, s.stride2, s.y_step2, s.has_places
-    zero = splat(f(0.0))
+    zero, dilated = splat(f(0.0)), d0 * d1 * d2 > 1
     for line in range(first, last):
         z, r = line // s.size1, line % s.size1
         to = y + z * s.y_step0 + r * s.y_step1
@@ -102,13 +102,15 @@ def pool_grad(step, bases, item, scratch):
                     for j in range(ra, rb):
                         for k in range(qa, qb):
                             a, b, c = z - i * t0, r - j * t1, q - k * t2
-                            if a % d0 == 0 and b % d1 == 0 and c % d2 == 0:
-                                share = load_some(g + i * g0 + j * g1 + k * g2 + at, left)
-                                if has_places:
-                                    tap = splat(f((a // d0 * k1 + b // d1) * k2 + c // d2))
-                                    met = real_of(load_some(places + i * p0 + j * p1 + k * p2 + at, left))
-                                    share = select_eq(met, tap, share, zero)
-                                total = total + share
+                            if dilated:
+                                if a % d0 or b % d1 or c % d2:
+                                    continue
+                                a, b, c = a // d0, b // d1, c // d2
+                            share = load_some(g + i * g0 + j * g1 + k * g2 + at, left)
+                            if has_places:
+                                met = real_of(load_some(places + i * p0 + j * p1 + k * p2 + at, left))
+                                share = select_eq(met, splat(f((a * k1 + b) * k2 + c)), share, zero)
+                            total = total + share
                 store_some(to + at, total, left)
                 at += BYTES
                 left -= LANES

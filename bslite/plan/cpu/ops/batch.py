@@ -21,6 +21,7 @@ from bslite.plan.cpu.group_norm import lines_of, lines_of_band
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import item_count, share_image
 from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.shared.conv import residual_of
 
 
 class _Batch(NamedTuple):
@@ -130,23 +131,26 @@ def _starts(numbers: Sequence[View], other: View) -> list[Operand]:
 
 @CPU.register("batch_norm_grad")
 def lower_batch_norm_grad(b: CpuBuilder, layer: Layer) -> None:
-    """One pass over gradient and input."""
+    """One pass over gradient and input, with a residual in its store."""
     (name_g, name_x, *names), attrs = layer.node.inputs, layer.node.attrs
     stats, sums = (b.read(name, inner=1, exact=True) for name in names[:2])
     scale, *shift = (b.read(name, exact=True) for name in names[2:])
     y, home = b.writable(layer.name, 1)
-    batch = _batch(b, *(b.read(name, inner=1, exact=True) for name in (name_g, name_x)), y)
-    (g, x, made), size = batch.views, batch.size
+    residual = residual_of(b, layer)
+    added = [] if residual is None else [residual]
+    batch = _batch(b, *(b.read(name, inner=1, exact=True) for name in (name_g, name_x)), y, *added)
+    (g, x, made, *_), size = batch.views, batch.size
+    r, step_r = batch.views[-1], batch.steps[-1]
     cut = share_image(b.machine, batch.images, size.lines, size.channels, 6 * batch.loads)
     elements = batch.images * size.lines * size.pixels
     rows = [row.start for pair in (stats, sums) for row in (pair, pair.slice(0, 1, 2))]
     record = BatchGradient(
-        g.start, x.start, made.start, *rows,
+        g.start, x.start, made.start, r.start, *rows,
         scale.start, (shift or [scale])[0].start, *batch.steps[0], *batch.steps[1], *batch.steps[2],
-        1.0 / elements, attrs["eps"], size, cut, BatchGradientLine(attrs["through"]),
+        *step_r, len(added), 1.0 / elements, attrs["eps"], size, cut, BatchGradientLine(attrs["through"]),
     )  # fmt: skip
     items = batch.images * cut.bands * cut.blocks
-    step(b, record, items, [g, x, stats, sums, scale, *shift], [made], 5 * size.padded)
+    step(b, record, items, [g, x, *batch.views[3:], stats, sums, scale, *shift], [made], 5 * size.padded)
     if made.buffer != y.buffer:
         b.copy(made, _as_pixels(y))
     if y is not home:
