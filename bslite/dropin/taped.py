@@ -67,26 +67,49 @@ def _same(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def survey_of(graph: Graph, shell: torch.nn.Module, name: str, effects: Collection[Node]) -> "TapedSurvey":
+    """A survey in which every parameter and buffer is known as itself, or is a value from outside."""
+    values: set[Node] = set()
+    while True:
+        made = TapedSurvey(graph, shell, name, effects, values)
+        if not made.lost:
+            return made
+        values |= made.lost
+
+
 class TapedSurvey(Survey):
     """A survey that leaves to torch what autograd has to see: what is computed from parameters alone, what
-    stops gradients, and what has none in bslite. ``effects``: nodes that change buffers.
+    stops gradients, and what has none in bslite.
+
+    ``effects``: nodes that change buffers. ``values``: parameters and buffers that come from outside.
+    ``lost``: others that an operation made constants of, which neither change with them nor have gradients.
     """
 
-    def __init__(self, graph: Graph, module: torch.nn.Module, name: str, effects: Collection[Node]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        module: torch.nn.Module,
+        name: str,
+        effects: Collection[Node],
+        values: Collection[Node] = (),
+    ) -> None:
         kinds = {s.arg.name: s.kind.name for s in graph.program.graph_signature.input_specs}
-        learnt = {n for n in graph.stored if kinds[n.name] != "CONSTANT_TENSOR"}
+        self._learnt = {n for n in graph.stored if kinds[n.name] != "CONSTANT_TENSOR"}
         self._computed: set[Node] = set()
-        self._effects = effects
+        self._effects, self._values = effects, values
+        self.lost: set[Node] = set()
         for node in graph.nodes:
             reads = node.all_input_nodes
-            if node in graph.constant and any(n in learnt or n in self._computed for n in reads):
+            if node in graph.constant and any(n in self._learnt or n in self._computed for n in reads):
                 self._computed.add(node)
-        graph.constant -= self._computed
+        graph.constant -= {*self._computed, *values}
         super().__init__(graph, module, name)
 
     def _survey(self, node: Node, operation_: bool) -> object:
         if node in self._effects:
             return None
+        if node in self._values:
+            return self._from_outside(node)
         if node in self._computed:
             return self._problem(node, COMPUTED)
         if operation_ and (reason := _left(node)):
@@ -94,6 +117,7 @@ class TapedSurvey(Survey):
         before = len(self.store.builder.nodes)
         result = super()._survey(node, operation_)
         if node in self.buildable and not is_getitem(node):
+            self.lost |= self._made_constants(node, before)
             try:
                 for i in range(before, len(self.store.builder.nodes)):
                     self._differentiate(i)
@@ -101,6 +125,25 @@ class TapedSurvey(Survey):
                 self.buildable.discard(node)
                 return self._problem(node, str(e).partition(": ")[2] or str(e))
         return result
+
+    def _made_constants(self, node: Node, before: int) -> set[Node]:
+        """The parameters and buffers that ``node`` reads, but none of its layers, from ``before`` on."""
+        nodes = self.store.builder.nodes
+        constants = {n.name: n for n in nodes if n.op == "constant"}
+        layers = [
+            *nodes[before:],
+            *(constants[i] for n in nodes[before:] for i in n.inputs if i in constants),
+        ]
+        arrays = [self.store.builder.params[key] for n in layers for key in n.params.values()]
+        known = {(a.ctypes.data, a.shape, tuple(s // a.itemsize for s in a.strides)) for a in arrays}
+        lost = set()
+        for source in node.all_input_nodes:
+            if source in self._learnt and source not in self._values:
+                tensor = self._constant_placeholder(source).data
+                own = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+                if tensor.dtype == torch.float32 and own not in known:
+                    lost.add(source)
+        return lost
 
     def _differentiate(self, i: int) -> None:
         """Raise UnsupportedError if a node of the model has no gradient."""

@@ -63,6 +63,9 @@ class TrainedPart:
         from the module's.
         """
         self.threads = threads
+        spec = spec.replace(
+            labels=tuple(f"{label}#{i}" for i, label in enumerate(spec.labels))
+        )  # each its own
         owned = _owners(spec, tensors)
         self.spec = weights_as_inputs(spec, list(owned))
         self.weights = [owned[key] for key in owned]

@@ -15,7 +15,7 @@ from bslite.dropin.partition import Part, partition
 from bslite.dropin.reasons import CHANGES, GIVEN, WAITS
 from bslite.dropin.signature import Key
 from bslite.dropin.structure import Structure
-from bslite.dropin.taped import TapedSurvey, capture
+from bslite.dropin.taped import capture, survey_of
 from bslite.dropin.trained import Note, TrainedPart
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
@@ -141,7 +141,7 @@ class Trainer:
     def _trained(self, arguments: Structure) -> Trained:
         captured, effects = capture(self.module, arguments, self.name)
         graph = captured.graph
-        survey = TapedSurvey(graph, captured.shell, self.name, effects)
+        survey = survey_of(graph, captured.shell, self.name, effects)
         tensors = dict(named_tensors(self.module))
         parts = [p for p in partition(survey) if p.flops]
         refused = list(survey.refused.values())
