@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from bslite.dropin.costs import does_work, flops, sizes, total
+from bslite.dropin.stages import stages
 from bslite.frontends.torch.graph import Graph, draws, has_tensors, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.parts import Survey
@@ -33,8 +34,11 @@ class Part:
         return total(self.nodes)
 
 
-def partition(survey: Survey) -> list[Part]:
-    """Disjoint sets of buildable nodes, merged wherever that makes no cycle."""
+def partition(survey: Survey, most: int | None = None) -> list[Part]:
+    """Disjoint sets of buildable nodes, merged wherever that makes no cycle.
+
+    ``most``: bytes of parameters beyond which a set is cut into `stages`.
+    """
     graph = survey.graph
     sizes_from_inputs(graph)
     allowed = set(survey.buildable)
@@ -45,9 +49,13 @@ def partition(survey: Survey) -> list[Part]:
             break
         allowed -= cut
     order = {node: i for i, node in enumerate(graph.nodes)}
+    whole = len(groups) == 1 and not survey.refused
+    if most is not None:
+        pieces = (stages(graph, sorted(g, key=order.__getitem__), most) for g in groups)
+        groups = [set(piece) for own in pieces for piece in own]
     parts = []
     for group in groups:
-        if _worth_a_call(group) or (len(groups) == 1 and not survey.refused):
+        if _worth_a_call(group) or whole:
             nodes = sorted(group, key=order.__getitem__)
             outputs = [n for n in nodes if any(_reads(graph, groups, group, u) for u in n.users)]
             parts.append(Part(nodes, _read(graph, group, nodes), outputs))

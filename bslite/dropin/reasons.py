@@ -25,6 +25,11 @@ GIVEN = "its parameters are other tensors for the time of a call, as torch.func.
 WAITS = "sizes or modes that are seldom: there are {traces} traces, so these get one at call {traces}"
 FAULT = "bslite failed while it prepared such a call, which is a fault of its own: {error}"
 
+DISTRIBUTED = (
+    "a module that sums gradients of several processes does so from outside alone: "
+    "DistributedDataParallel(bslite.optimize(module, training=True))"
+)
+
 
 def outside() -> str:
     """The reason in the surroundings of a call to run it in torch; empty if there is none."""
@@ -36,6 +41,12 @@ def outside() -> str:
     ):
         return MODES
     return AUTOCAST if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else ""
+
+
+def distributed(module: torch.nn.Module) -> bool:
+    """Whether a module or one inside it, such as a DistributedDataParallel, exchanges gradients."""
+    names = (c.__module__ for m in module.modules() for c in type(m).__mro__)
+    return any(name.startswith(("torch.nn.parallel.", "torch.distributed.")) for name in names)
 
 
 def of_tensor(tensor: torch.Tensor) -> str:

@@ -41,6 +41,7 @@ class Options:
     tune: bool = True
     threads: int | None = None
     training: bool = False
+    bucket_mb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,9 @@ class Runner:
         if why:
             return self._run_torch(InTorch(why), args, kwargs)
         with self._lock, no_collection:
-            self._trainer = self._trainer or Trainer(self.module, self.name, self.options.threads)
+            self._trainer = self._trainer or Trainer(
+                self.module, self.name, self.options.threads, self.options.bucket_mb
+            )
             try:
                 found = self._trainer.find(key, tensors, args, kwargs)
             except Exception as e:

@@ -12,8 +12,9 @@ from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import OUTER_HOOKS
 from bslite.dropin.partition import Part, partition
-from bslite.dropin.reasons import CHANGES, GIVEN, WAITS
+from bslite.dropin.reasons import CHANGES, DISTRIBUTED, GIVEN, WAITS, distributed
 from bslite.dropin.signature import Key
+from bslite.dropin.stages import most_bytes
 from bslite.dropin.structure import Structure
 from bslite.dropin.taped import capture, survey_of
 from bslite.dropin.trained import Note, TrainedPart
@@ -71,8 +72,10 @@ class Trained:
 class Trainer:
     """Runs a module's forward where gradients are needed or modules are in training mode."""
 
-    def __init__(self, module: torch.nn.Module, name: str, threads: int | None) -> None:
-        self.module, self.name, self.threads = module, name, threads
+    def __init__(
+        self, module: torch.nn.Module, name: str, threads: int | None, bucket_mb: float | None
+    ) -> None:
+        self.module, self.name, self.threads, self.bucket_mb = module, name, threads, bucket_mb
         self.made: Recent[Key, Trained | str] = Recent(MAX_KINDS)
         self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
@@ -104,6 +107,7 @@ class Trainer:
             tuple(m.training for m in modules),
             tuple(t.requires_grad for t in (*tensors, *held)),
             any(m.__dict__.get(h) for m in modules[1:] for h in OUTER_HOOKS),
+            most_bytes(self.bucket_mb),
         )
         found = self.made.find(kind)
         if isinstance(found, Trained) and not found.holds():
@@ -139,6 +143,8 @@ class Trainer:
             return str(e)
 
     def _trained(self, arguments: Structure) -> Trained:
+        if distributed(self.module):
+            raise UnsupportedError(DISTRIBUTED)
         captured, effects = capture(self.module, arguments, self.name)
         graph = captured.graph
         survey = survey_of(graph, captured.shell, self.name, effects)

@@ -27,6 +27,7 @@ def optimize(
     tune: bool = True,
     threads: int | None = None,
     training: bool = False,
+    bucket_mb: float | None = None,
 ) -> Any:
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
@@ -44,17 +45,22 @@ def optimize(
     for `bslite.run`. `bslite.report` shows what runs where.
 
     With ``training``, calls in training mode or with gradients run on torch's tape, float32 on the CPU: parts
-    of them in bslite, forwards and backwards, what has no gradient there in torch.
+    of them in bslite, forwards and backwards, what has no gradient there in torch. A part has ``bucket_mb``
+    MB of parameters or fewer, whose gradients are ready together while the backward pass goes on. By default
+    that is what a bucket of DistributedDataParallel holds if there is a process group, and else no limit.
 
     The next call notices changed weights; see `bslite.dropin.watch`.
 
-    Raises InputError if ``module`` is not a torch module, EngineError for a wrong ``threads``.
+    Raises InputError if ``module`` is not a torch module or ``bucket_mb`` is not positive, EngineError for a
+    wrong ``threads``.
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"optimize() takes a torch.nn.Module, got {type(module).__name__}")
     if fallback not in FALLBACKS:
         raise InputError(f"fallback {fallback!r} is not one of {', '.join(map(repr, FALLBACKS))}")
     check_threads(threads)
+    if bucket_mb is not None and not bucket_mb > 0:
+        raise InputError(f"bucket_mb {bucket_mb!r} is not a positive number")
     module = original_of(module)
     if isinstance(module, torch.jit.ScriptModule):
         text = f"a {type(module).__name__} has no Python to trace; it is returned as it is"
@@ -64,7 +70,7 @@ def optimize(
             warnings.warn(text, UserWarning, stacklevel=2)
         return module
     _load()
-    wrapped = _wrap(module, Options(fallback, tune, threads, training))
+    wrapped = _wrap(module, Options(fallback, tune, threads, training, bucket_mb))
     if example_inputs is not None:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         with torch.no_grad():
