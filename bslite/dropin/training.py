@@ -149,7 +149,7 @@ class Trainer:
         graph = captured.graph
         survey = survey_of(graph, captured.shell, self.name, effects)
         tensors = dict(named_tensors(self.module))
-        parts = [p for p in partition(survey) if p.flops]
+        parts = [p for p in partition(survey, most_bytes(self.bucket_mb)) if p.flops]
         refused = list(survey.refused.values())
         blueprint = Blueprint(self.name, captured, refused, [], costs.total(graph.operations()))
         made = []

@@ -245,17 +245,21 @@ for step in range(100000):
 def test_compiled_by_torch() -> None:
     """Dynamo itself cuts the graph at its buckets."""
     script = """
-def wide():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(256, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Linear(1024, 5))
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.third = nn.Linear(256, 1024), nn.Linear(1024, 1024), nn.Linear(1024, 5)
+    def forward(self, x):
+        return self.third(self.second(self.first(x).tanh()).tanh())
 
-net, x, parts, call = DDP(wide(), bucket_cap_mb=1), torch.randn(8, 256), [], trained.TrainedPart.__call__
+net, x, parts, call = DDP(Wide(), bucket_cap_mb=1), torch.randn(8, 256), [], trained.TrainedPart.__call__
 def noted(self, tensors):
     parts.append(1)
     return call(self, tensors)
 trained.TrainedPart.__call__ = noted
 F.cross_entropy(torch.compile(net, backend="bslite")(x[mine]), y[mine]).backward()
-print(json.dumps([far(grads(net), alone(x, y, wide)), len(parts)]))
+print(json.dumps([far(grads(net), alone(x, y, Wide)), len(parts)]))
 dist.destroy_process_group()
 """
     with Pair(script) as pair:
