@@ -124,7 +124,7 @@ def compared(name: str, batch: int, side: int, threads: int, rounds: int) -> Res
             twin.to(memory_format=torch.channels_last),
             x.contiguous(memory_format=torch.channels_last),
         )
-    wrapped = bslite.optimize(module, training=True, threads=threads, fallback="silent")
+    wrapped = bslite.optimize(module, training=True, tune=False, threads=threads, fallback="silent")
     ours, theirs = Trained(wrapped, x, y), Trained(twin, given, y)
     start = time.perf_counter()
     found = ours.gradients()

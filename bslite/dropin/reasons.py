@@ -22,6 +22,7 @@ MODES = "another tool is following torch's operations (a trace, a transform or a
 
 CHANGES = "the module's attributes, hooks, layers or buffers change from call to call"
 GIVEN = "its parameters are other tensors for the time of a call, as torch.func.functional_call has it"
+SLOWER = "every part of it is faster in torch"
 WAITS = "sizes or modes that are seldom: there are {traces} traces, so these get one at call {traces}"
 FAULT = "bslite failed while it prepared such a call, which is a fault of its own: {error}"
 

@@ -155,15 +155,16 @@ class Runner:
         if why:
             return self._run_torch(InTorch(why), args, kwargs)
         with self._lock, no_collection:
+            options = self.options
             self._trainer = self._trainer or Trainer(
-                self.module, self.name, self.options.threads, self.options.bucket_mb
+                self.module, self.name, options.threads, options.bucket_mb, options.tune
             )
             try:
                 found = self._trainer.find(key, tensors, args, kwargs)
             except Exception as e:
                 return self._run_torch(self._fault(e), args, kwargs)
         if isinstance(found, str):
-            return self._run_torch(InTorch(f"in training, {found}"), args, kwargs)
+            return self._run_torch(InTorch(f"in training, {found}", found != reasons.SLOWER), args, kwargs)
         return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
 
     def _run(

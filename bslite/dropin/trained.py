@@ -13,6 +13,8 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin.blocks import Blocks
 from bslite.dropin.model import Model
+from bslite.dropin.stepping import Peer, seconds
+from bslite.dropin.tune import MARGIN
 from bslite.errors import BsliteError, EngineError, UnsupportedError
 from bslite.frontends.torch.training import note
 from bslite.gradients import gradient, weights_as_inputs
@@ -54,18 +56,24 @@ class TrainedPart:
     """``part(tensors)`` gives the outputs of ``spec`` as torch's autograd follows them."""
 
     def __init__(
-        self, spec: ModelSpec, tensors: Mapping[str, Tensor], threads: int | None, followed: Sequence[bool]
+        self,
+        spec: ModelSpec,
+        tensors: Mapping[str, Tensor],
+        threads: int | None,
+        followed: Sequence[bool],
+        peer: Peer | None = None,
     ) -> None:
         """``tensors``: the module's parameters and buffers by name. ``followed``: for each output whether a
-        gradient may come from behind.
+        gradient may come from behind. ``peer``: what to measure the part against at its first call, and to
+        run if that is faster; None measures nothing.
 
         Raises UnsupportedError if a layer takes no weights that are values, or has weights that are computed
         from the module's.
         """
-        self.threads = threads
-        spec = spec.replace(
-            labels=tuple(f"{label}#{i}" for i, label in enumerate(spec.labels))
-        )  # each its own
+        self.threads, self.peer = threads, peer
+        self.seconds: tuple[float, float] | None = None  # measured, of both passes: bslite's, torch's
+        labels = (f"{label}#{i}" for i, label in enumerate(spec.labels))  # each of them another
+        spec = spec.replace(labels=tuple(labels))
         owned = _owners(spec, tensors)
         self.spec = weights_as_inputs(spec, list(owned))
         self.weights = [owned[key] for key in owned]
@@ -82,15 +90,30 @@ class TrainedPart:
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         given = (*tensors, *self.weights)
-        if not (torch.is_grad_enabled() and self._seeds and any(t.requires_grad for t in given)):
-            self._alone = self._alone or Model(self.spec, self.threads)
-            return self.noted(self._alone(given))
-        return list(_Step.apply(self, self.plan(given), *given))
+        taped = torch.is_grad_enabled() and bool(self._seeds) and any(t.requires_grad for t in given)
+        if taped and self.peer is not None and self.seconds is None:
+            ours = self._taped, self.weights
+            self.seconds = seconds(ours, (self.peer.run, self.peer.weights), tensors)
+        if self.peer is not None and self.slower:
+            return self.noted(list(self.peer.run(tensors, self.peer.weights)))
+        if taped:
+            return list(_Step.apply(self.notes, self.plan(given), *given))
+        self._alone = self._alone or Model(self.spec, self.threads)
+        return self.noted(self._alone(given))
+
+    @property
+    def slower(self) -> bool:
+        """Whether it has been measured, and torch runs it faster."""
+        return self.seconds is not None and self.seconds[0] > MARGIN * self.seconds[1]
+
+    def _taped(self, tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
+        """Both passes with other weights; no statistics are noted."""
+        given = (*tensors, *weights)
+        return list(_Step.apply((), self.plan(given), *given))
 
     def noted(self, made: list[Tensor]) -> list[Tensor]:
         """What a pass made, its statistics put into the running ones."""
-        for own in self.notes:
-            note(own.mean, own.var, made[own.place], own.momentum, own.count)
+        _note(self.notes, made)
         return made
 
     def plan(self, given: Sequence[Tensor]) -> Plan:
@@ -123,8 +146,9 @@ class _Step(torch.autograd.Function):
     """One forward pass on torch's tape."""
 
     @staticmethod
-    def forward(ctx: Any, part: TrainedPart, plan: Plan, *given: Tensor) -> tuple[Tensor, ...]:
-        made = part.noted(plan.forward(given))
+    def forward(ctx: Any, notes: Sequence[Note], plan: Plan, *given: Tensor) -> tuple[Tensor, ...]:
+        made = plan.forward(given)
+        _note(notes, made)
         outputs, saved = made[: plan.outputs], made[plan.outputs :]
         ctx.plan, ctx.count = plan, len(given)
         ctx.save_for_backward(*(given[i] for i in plan.reads), *saved)
@@ -150,6 +174,11 @@ class _Step(torch.autograd.Function):
         for place, grad in zip(plan.wrt, given, strict=True):
             found[place] = grad
         return (None, None, *found)
+
+
+def _note(notes: Sequence[Note], made: Sequence[Tensor]) -> None:
+    for own in notes:
+        note(own.mean, own.var, made[own.place], own.momentum, own.count)
 
 
 def _or_zeros(grad: Tensor | None, own: Input) -> Tensor:

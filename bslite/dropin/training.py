@@ -12,9 +12,10 @@ from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import OUTER_HOOKS
 from bslite.dropin.partition import Part, partition
-from bslite.dropin.reasons import CHANGES, DISTRIBUTED, GIVEN, WAITS, distributed
+from bslite.dropin.reasons import CHANGES, DISTRIBUTED, GIVEN, SLOWER, WAITS, distributed
 from bslite.dropin.signature import Key
 from bslite.dropin.stages import most_bytes
+from bslite.dropin.stepping import Peer, constants
 from bslite.dropin.structure import Structure
 from bslite.dropin.taped import capture, survey_of
 from bslite.dropin.trained import Note, TrainedPart
@@ -53,8 +54,12 @@ class Trained:
         try:
             made = function(*self.parts, *self.held, *given)
         except BsliteError as e:
-            now = zip(self.changed, versions, strict=True)
-            noted = [(tensor, tensor.clone()) for tensor, version in now if tensor._version != version]
+            noted = []
+            for tensor, version in zip(self.changed, versions, strict=True):
+                if tensor.is_floating_point():
+                    noted += [(tensor, tensor.clone())] if tensor._version != version else []
+                else:  # counted up by one each time
+                    tensor.sub_(tensor._version - version)
             if before is not None:
                 torch.set_rng_state(before)
             result = instead(str(e))
@@ -63,6 +68,12 @@ class Trained:
                     tensor.copy_(value)
             return result
         return self.blueprint.capture.results.build(made, objects)
+
+    def slower(self) -> bool:
+        """Whether torch is faster at every part, so that nothing of the graph is to be run."""
+        for part, trained in zip(self.blueprint.parts, self.parts, strict=True):
+            part.seconds, part.in_bslite = trained.seconds, not trained.slower
+        return not self.blueprint.in_bslite
 
     def holds(self) -> bool:
         """Whether the tensors that parts hold copies of are as they were."""
@@ -73,9 +84,10 @@ class Trainer:
     """Runs a module's forward where gradients are needed or modules are in training mode."""
 
     def __init__(
-        self, module: torch.nn.Module, name: str, threads: int | None, bucket_mb: float | None
+        self, module: torch.nn.Module, name: str, threads: int | None, bucket_mb: float | None, tune: bool
     ) -> None:
-        self.module, self.name, self.threads, self.bucket_mb = module, name, threads, bucket_mb
+        self.module, self.name, self.threads = module, name, threads
+        self.bucket_mb, self.tune = bucket_mb, tune
         self.made: Recent[Key, Trained | str] = Recent(MAX_KINDS)
         self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
@@ -117,7 +129,7 @@ class Trainer:
                 return CHANGES
         elif found is not None:
             self._restarts = 0
-            return found
+            return SLOWER if isinstance(found, Trained) and found.slower() else found
         self._seen[kind] += 1
         if self._seen[kind] < self._traces:
             return WAITS.format(traces=self._traces)
@@ -152,28 +164,30 @@ class Trainer:
         parts = [p for p in partition(survey, most_bytes(self.bucket_mb)) if p.flops]
         refused = list(survey.refused.values())
         blueprint = Blueprint(self.name, captured, refused, [], costs.total(graph.operations()))
+        targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
+
+        def value(node: Any) -> Tensor:
+            return blueprint.values_of(targets[node.name], tensors)
+
         made = []
         for part in parts:
             try:
                 spec = blueprint.spec(part, tensors)
-                made.append(TrainedPart(spec, tensors, self.threads, _followed(part)))
+                peer = Peer.of(graph, part, value) if self.tune else None
+                made.append(TrainedPart(spec, tensors, self.threads, _followed(part), peer))
                 blueprint.parts.append(part)
             except BsliteError as e:
                 blueprint.refused.append(Refusal("part", self.name, str(e)))
         parts = blueprint.parts
         if not made:
             raise UnsupportedError(f"model {self.name!r}: bslite trains no part of it")
-        targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
-
-        def value(node: Any) -> Tensor:
-            return blueprint.values_of(targets[node.name], tensors)
-
         changed = [n for e in effects for n in e.all_input_nodes if n in graph.stored]
         noted = _notes(graph, effects, parts, made, value)
         blueprint.effects = frozenset(effects - noted)
         blueprint.assemble(directly=False)
         weights = {id(t) for part in made for t in part.weights}
-        copied = {value(n) for p in parts for n in _constants(graph, p) if n not in changed}
+        read = {n for p in parts for n in constants(graph, p) & graph.stored}
+        copied = [value(n) for n in read if n not in changed]
         return Trained(
             blueprint,
             made,
@@ -214,14 +228,3 @@ def _notes(
                     trained.notes.append(Note(place, value(mean), value(var), momentum, count))
                     done.add(node)
     return done
-
-
-def _constants(graph: Graph, part: Part) -> set[Node]:
-    """The stored tensors that a part reads."""
-    found, waiting = set(), [a for n in part.nodes for a in n.all_input_nodes]
-    while waiting:
-        node = waiting.pop()
-        if node in graph.constant and node not in found:
-            found.add(node)
-            waiting += node.all_input_nodes
-    return found & graph.stored

@@ -109,7 +109,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def compiled(net: nn.Module, **options: Any) -> Any:
-    return torch.compile(net, backend="bslite", options={"fallback": "error", **options})
+    return torch.compile(net, backend="bslite", options={"fallback": "error", "tune": False, **options})
 
 
 def step(net: Any, x: Tensor, seed: int = 0) -> Tensor:
@@ -154,7 +154,9 @@ def test_a_step_is_torchs(name: str, passes: list[int]) -> None:
 @pytest.mark.parametrize("dynamic", [None, True])
 def test_weights_and_batches_change_from_step_to_step(dynamic: bool | None, passes: list[int]) -> None:
     peer, ours, exact, draw = three("pictures")
-    fast = torch.compile(ours, backend="bslite", dynamic=dynamic, options={"fallback": "error"})
+    fast = torch.compile(
+        ours, backend="bslite", dynamic=dynamic, options={"fallback": "error", "tune": False}
+    )
     runs: list[tuple[Any, nn.Module]] = [(fast, ours), (peer, peer), (exact, exact)]
     optimizers = [torch.optim.SGD(net.parameters(), 0.05, momentum=0.9) for _, net in runs]
     for number, n in enumerate((4, 4, 3, 4, 3)):
@@ -222,7 +224,7 @@ def test_what_bslite_cannot_train_torch_trains_and_says_why() -> None:
             return torch.special.i0e(self.layer.weight).sum() * x
 
     net, x = Odd(), rows(3)
-    fast = torch.compile(net, backend="bslite")
+    fast = torch.compile(net, backend="bslite", options={"tune": False})
     with pytest.warns(UserWarning, match="bslite trains no part of it"):
         fast(x).sum().backward()
     found = net.layer.weight.grad
@@ -236,7 +238,7 @@ def test_checkpoints_are_left_to_torch() -> None:
     """What is computed again has the same noise, which it would not have if the graph ran as it is."""
     net = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))
     ours, peer, x = Checkpointed(net), Checkpointed(copy.deepcopy(net)), rows(4)
-    fast = torch.compile(ours, backend="bslite")
+    fast = torch.compile(ours, backend="bslite", options={"tune": False})
     with pytest.warns(UserWarning, match="checkpoints are torch's"):
         step(fast, x)
     step(peer, x)

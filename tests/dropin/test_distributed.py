@@ -37,7 +37,7 @@ def made():
         nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(64, 32), nn.Tanh(), nn.Linear(32, 5)).train()
 
 def wrapped(net, **options):
-    return DDP(bslite.optimize(net, training=True, bucket_mb=0.005, fallback="error"), **options)
+    return DDP(bslite.optimize(net, training=True, tune=False, bucket_mb=0.005, fallback="error"), **options)
 
 def grads(net):
     return torch.cat([p.grad.flatten() for p in net.parameters()])
@@ -165,7 +165,7 @@ def overlap():
     return events
 
 def outside():
-    net = bslite.optimize(DDP(made()), training=True)
+    net = bslite.optimize(DDP(made()), training=True, tune=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         F.cross_entropy(net(x[mine]), y[mine]).backward()

@@ -30,7 +30,7 @@ class Branches(nn.Module):
 
 def stages_of(module: nn.Module, x: Tensor, kib: float) -> list[list[int]]:
     """The shapes' products of each stage's weights, in the order in which stages run."""
-    fast = bslite.optimize(module.train(), training=True, bucket_mb=kib * KIB)
+    fast = bslite.optimize(module.train(), training=True, tune=False, bucket_mb=kib * KIB)
     fast(x).sum().backward()
     assert runner_of(fast).in_torch == {}
     (trained,) = runner_of(fast)._trainer.made._values.values()
@@ -77,7 +77,9 @@ def test_gradients_are_those_of_one_part(kib: float) -> None:
     x, grads = torch.randn(4, 3, 10, 10), []
     for limit in (None, kib * KIB):
         net.zero_grad()
-        bslite.optimize(net, training=True, bucket_mb=limit, fallback="error")(x).square().sum().backward()
+        bslite.optimize(net, training=True, tune=False, bucket_mb=limit, fallback="error")(
+            x
+        ).square().sum().backward()
         grads.append([p.grad for p in net.parameters()])
     net.zero_grad()
     assert len(stages_of(net, x, kib)) > (kib < 10)

@@ -79,7 +79,7 @@ def twins(name: str) -> tuple[nn.Module, nn.Module, Callable[[int], Tensor]]:
     make, draw = NETS[name]
     torch.manual_seed(0)
     module = make().train()
-    return module, bslite.optimize(copy.deepcopy(module), training=True, fallback="silent"), draw
+    return module, bslite.optimize(copy.deepcopy(module), training=True, tune=False, fallback="silent"), draw
 
 
 def alike(ours: Tensor, theirs: Tensor, what: str = "") -> None:
@@ -202,7 +202,7 @@ def test_attributes_and_hooks_that_come_later_are_noticed() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.layer(x) * self.scale
 
-    ours, x, seen = bslite.optimize(Scaled().train(), training=True), torch.ones(2, 4), []
+    ours, x, seen = bslite.optimize(Scaled().train(), training=True, tune=False), torch.ones(2, 4), []
     ours(x).sum().backward()
     ours.scale = 3.0
     ours.zero_grad()

@@ -115,11 +115,11 @@ def test_uneven_batches_and_a_batch_of_one() -> None:
     torch.manual_seed(0)
     alike(small().train(), [(R(4, 8),)], run)
     with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
-        bslite.optimize(small().train(), training=True, fallback="silent")(R(1, 8))
+        bslite.optimize(small().train(), training=True, tune=False, fallback="silent")(R(1, 8))
 
 
 def test_sizes_that_change_with_every_call_are_traced_when_they_come_again() -> None:
-    net = bslite.optimize(mlp().train(), training=True, fallback="silent")
+    net = bslite.optimize(mlp().train(), training=True, tune=False, fallback="silent")
     for n in (2, 3, 4, 4, 5, 5, 5):
         net(R(n, 8)).sum().backward()
     assert sum(runner_of(net).in_torch.values()) == 1 + 2
@@ -182,7 +182,7 @@ def test_a_module_that_changes_with_every_call_is_left_to_torch() -> None:
 
 
 def test_precision_may_change() -> None:
-    net, x = bslite.optimize(mlp().train(), training=True, fallback="silent"), R(5, 8)
+    net, x = bslite.optimize(mlp().train(), training=True, tune=False, fallback="silent"), R(5, 8)
     net(x).sum().backward()
     assert net.double()(x.double()).dtype == torch.float64
     assert net.float()(x).dtype == torch.float32
@@ -191,7 +191,7 @@ def test_precision_may_change() -> None:
 
 def test_copies_and_averages() -> None:
     torch.manual_seed(0)
-    net: Any = bslite.optimize(small().train(), training=True, fallback="error")
+    net: Any = bslite.optimize(small().train(), training=True, tune=False, fallback="error")
     net(R(5, 8)).sum().backward()
     twin = copy.deepcopy(net)
     average = torch.optim.swa_utils.AveragedModel(net, use_buffers=True)
@@ -206,7 +206,7 @@ def test_threads_may_share_a_module() -> None:
     torch.manual_seed(0)
     net, peer = mlp().train(), None
     peer = copy.deepcopy(net)
-    ours = bslite.optimize(net, training=True, fallback="error")
+    ours = bslite.optimize(net, training=True, tune=False, fallback="error")
     xs = [R(5, 8) for _ in range(3)]
     made: list[Any] = [None] * 3
 
@@ -225,9 +225,10 @@ def test_threads_may_share_a_module() -> None:
 
 def test_an_index_out_of_range_is_torchs_error_and_draws_nothing() -> None:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Embedding(9, 6), nn.Dropout(0.5), nn.Linear(6, 3)).train()
+    norm = nn.BatchNorm1d(4)
+    net = nn.Sequential(nn.Embedding(9, 6), norm, nn.Dropout(0.5), nn.Linear(6, 3)).train()
     peer = copy.deepcopy(net)
-    ours = bslite.optimize(net, training=True, fallback="silent")
+    ours = bslite.optimize(net, training=True, tune=False, fallback="silent")
     good, bad = torch.randint(0, 9, (3, 4)), torch.full((3, 4), 33)
     results = []
     for module in (peer, ours):
@@ -237,6 +238,8 @@ def test_an_index_out_of_range_is_torchs_error_and_draws_nothing() -> None:
             module(bad)
         results.append(module(good))
     torch.testing.assert_close(*results)
+    for a, b in zip(ours.buffers(), peer.buffers(), strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def test_a_fault_of_the_engine_is_torchs_step_forwards_and_an_error_backwards(
@@ -245,7 +248,7 @@ def test_a_fault_of_the_engine_is_torchs_step_forwards_and_an_error_backwards(
     torch.manual_seed(0)
     net = small().train()
     peer = copy.deepcopy(net)
-    ours: Any = bslite.optimize(net, training=True)
+    ours: Any = bslite.optimize(net, training=True, tune=False)
     x = R(5, 8)
 
     def fault(self: Any, given: Any) -> Any:
@@ -272,7 +275,7 @@ def test_a_fault_of_the_engine_is_torchs_step_forwards_and_an_error_backwards(
 
 
 def test_second_derivatives_and_batches_of_gradients_are_clear_errors() -> None:
-    net, x = bslite.optimize(mlp().train(), training=True), R(5, 8).requires_grad_()
+    net, x = bslite.optimize(mlp().train(), training=True, tune=False), R(5, 8).requires_grad_()
     (first,) = torch.autograd.grad(net(x).sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="bslite has first derivatives only"):
         first.norm(dim=1).sum().backward()
@@ -283,7 +286,7 @@ def test_second_derivatives_and_batches_of_gradients_are_clear_errors() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # of torch's own use
 def test_functional_calls_and_transforms_are_torchs() -> None:
     torch.manual_seed(0)
-    net = bslite.optimize(mlp().train(), training=True, fallback="silent")
+    net = bslite.optimize(mlp().train(), training=True, tune=False, fallback="silent")
     x = R(5, 8)
     net(x).sum().backward()
     twice = {k: p.detach() * 2 for k, p in net.named_parameters()}
@@ -301,7 +304,7 @@ def test_functional_calls_and_transforms_are_torchs() -> None:
 
 
 def test_a_wrong_input_is_torchs_error() -> None:
-    net = bslite.optimize(mlp().train(), training=True, fallback="silent")
+    net = bslite.optimize(mlp().train(), training=True, tune=False, fallback="silent")
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
         net(R(5, 7))
     with pytest.raises(InputError):

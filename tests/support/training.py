@@ -37,7 +37,7 @@ def alike(
     ``reason``: what `report` gives as reason to leave calls to torch, none if "".
     """
     peer, exact = copy.deepcopy(net), copy.deepcopy(net).double()
-    ours: Any = bslite.optimize(net, training=True, fallback="silent", **options)
+    ours: Any = bslite.optimize(net, training=True, fallback="silent", **{"tune": False, **options})
     want, theirs, got = (_steps(module, batches, run) for module in (exact, peer, ours))
     assert set(got) == set(want)
     sizes = {key.partition(" ")[0]: 0.0 for key in want}

@@ -60,10 +60,9 @@ def operations() -> Any:
 def _batch_norm(x: "Tensor", weight: "Tensor | None", bias: "Tensor | None", eps: float) -> Any:
     """torch's own, and means and variances ``[2, C]``, which divide by n."""
     torch = load_torch()
-    made = torch.nn.functional.batch_norm(x, None, None, weight, bias, True, 0.0, eps)
+    made, mean, scale = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
     with torch.no_grad():
-        axes = [0, *range(2, x.ndim)]
-        return made, torch.stack([x.mean(axes), x.var(axes, correction=0)])
+        return made, torch.stack([mean, scale.pow(-2) - eps])
 
 
 def note(mean: "Tensor", var: "Tensor", stats: "Tensor", momentum: float, count: int) -> None:
@@ -125,9 +124,11 @@ def rewrite(program: Any, name: str) -> "set[Node]":
     return effects
 
 
-def _only_counts(node: "Node") -> bool:
-    """Whether nothing but another step of a counter reads what ``node`` makes."""
-    return all(user.target is node.target and user.args[0] is node for user in node.users)
+def _only_counts(node: Any) -> bool:
+    """Whether ``node`` adds 1, and nothing but another such step of a counter reads what it makes."""
+    return bool(node.args[1] == 1) and all(
+        user.target is node.target and user.args[0] is node for user in node.users
+    )
 
 
 def _rewrite_batch_norm(graph: Any, node: "Node", ops: Any, number: "Node | None") -> "set[Node]":
