@@ -2,11 +2,13 @@
 
 import importlib.util
 import warnings
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+import bslite
 from bslite.dropin import training
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -36,6 +38,7 @@ def test_train_digits(
     made = []
     whole = training.Trainer._trained
     monkeypatch.setattr(training.Trainer, "_trained", lambda *given: made.append(whole(*given)) or made[-1])
+    monkeypatch.setattr(bslite, "optimize", partial(bslite.optimize, tune=False))  # no test asks a clock
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left to torch
         found = example("train_digits").main(["--epochs", str(epochs), "--plot", str(tmp_path / "plot.png")])
