@@ -18,7 +18,8 @@ import torch
 from torch.fx.traceback import preserve_node_meta
 
 from bslite.dropin import reasons
-from bslite.dropin.runner import Options, Runner
+from bslite.dropin.options import Options
+from bslite.dropin.runner import Runner
 
 Node = torch.fx.Node
 Tensor = torch.Tensor

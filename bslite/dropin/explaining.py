@@ -7,6 +7,7 @@ from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.reporting import Report, report_of
 from bslite.dropin.runner import runner_of
+from bslite.dropin.training import Trained
 from bslite.errors import InputError
 from bslite.explanation import Explanation, GpuExplanation, explain
 from bslite.explanation.gpu import explain_on_gpu
@@ -16,18 +17,29 @@ from bslite.frontends.torch.capture import tensors as named_tensors
 @dataclass(frozen=True)
 class ModuleExplanation:
     """``report``: what runs in bslite and what in torch, with the measurements that decided it. ``parts``: an
-    explanation of each part that bslite runs, in the order of the report.
+    explanation of each part that bslite runs, in the order of the report; ``training``: of the forward and
+    the backward pass of each that it trains.
     """
 
     report: Report
     parts: tuple[Explanation | GpuExplanation, ...]
+    training: tuple[tuple[Explanation, Explanation], ...] = ()
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, (self.report, *self.parts)))
+        passes = [
+            f"{name} pass\n{text}"
+            for both in self.training
+            for name, text in zip(("forward", "backward"), both, strict=True)
+        ]
+        return "\n\n".join(map(str, (self.report, *self.parts, *passes)))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
-        return {"report": self.report.as_dict(), "parts": [part.as_dict() for part in self.parts]}
+        return {
+            "report": self.report.as_dict(),
+            "parts": [part.as_dict() for part in self.parts],
+            "training": [[each.as_dict() for each in both] for both in self.training],
+        }
 
 
 def explain_module(module: Any, **options: Any) -> ModuleExplanation:
@@ -37,7 +49,8 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
     has not been called yet.
     """
     runner = runner_of(module)
-    if not runner.kinds:
+    trained = [t for t in (runner.trainer.made.values() if runner.trainer else ()) if isinstance(t, Trained)]
+    if not runner.kinds and not trained:
         raise InputError("explain(): the module is not specialised yet: call it, or give optimize() inputs")
     options.setdefault("threads", runner.options.threads)
     held = dict(named_tensors(runner.module))
@@ -49,4 +62,6 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
         device = gpus[0].index or 0
         plans = (explain_on_gpu(spec, [i.example for i in spec.inputs], device=device) for spec in specs)
         return ModuleExplanation(report_of(runner), tuple(plans))
-    return ModuleExplanation(report_of(runner), tuple(explain(spec, **options) for spec in specs))
+    halves = [p.halves for t in trained for p in t.parts if p.halves is not None and not p.slower]
+    passes = tuple((explain(h.forward, **options), explain(h.backward, **options)) for h in halves)
+    return ModuleExplanation(report_of(runner), tuple(explain(spec, **options) for spec in specs), passes)

@@ -5,24 +5,11 @@ from typing import Any
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
-from bslite.dropin.costs import does_work
-from bslite.dropin.partition import Part
 from bslite.dropin.reasons import Unsupported, grouped
+from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Kind, Runner, runner_of
+from bslite.dropin.training_report import TrainingReport, training_reports
 from bslite.frontends.torch.capture import tensors as named_tensors
-from bslite.frontends.torch.names import call_of
-
-
-@dataclass(frozen=True)
-class PartReport:
-    """A part that bslite can compute. ``seconds``: bslite's and torch's, if they were measured."""
-
-    first: str
-    last: str
-    operations: int
-    share: float  # of the flops of the graph
-    seconds: tuple[float, float] | None
-    runs_in: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +39,7 @@ class Report:
     calls_in_torch: dict[str, int]  # reason -> calls
     weights_followed: int
     device: str = "cpu"  # that the module is on
+    training: tuple[TrainingReport, ...] = ()  # calls in training mode, or with gradients
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -60,10 +48,12 @@ class Report:
     def __str__(self) -> str:
         where = "" if self.device == "cpu" else f" on {self.device}"
         lines = [f"{self.model}: optimized by bslite{where}, fallback={self.fallback!r}, tune={self.tune}"]
-        if not self.kinds:
+        if not self.kinds and not self.training:
             lines.append("not specialised yet: call it, or give optimize() example inputs")
         for kind in self.kinds:
             lines += _kind_lines(kind)
+        for kind_of_training in self.training:
+            lines += kind_of_training.lines()
         for reason, calls in self.calls_in_torch.items():
             lines.append(f"{calls} call(s) ran in torch: {reason}")
         if self.weights_followed:
@@ -93,6 +83,7 @@ def report_of(runner: Runner) -> Report:
         dict(runner.in_torch),
         runner.rebuilt,
         next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu"),
+        training_reports(runner),
     )
 
 
@@ -106,23 +97,11 @@ def _kind(kind: Kind) -> KindReport:
     return KindReport(
         shapes,
         blueprint.capture.fixed,
-        tuple(_part(p, blueprint) for p in blueprint.parts),
+        tuple(part_report(p, blueprint) for p in blueprint.parts),
         grouped(blueprint.refused),
         blueprint.torch_share,
         reason,
         blueprint.capture.open_shapes,
-    )
-
-
-def _part(part: Part, blueprint: Blueprint) -> PartReport:
-    paths = list(dict.fromkeys(call_of(n).path for n in part.nodes))
-    return PartReport(
-        paths[0] or str(part.nodes[0]),
-        paths[-1] or str(part.nodes[-1]),
-        sum(map(does_work, part.nodes)),
-        part.flops / max(1, blueprint.flops),
-        part.seconds,
-        "bslite" if part.in_bslite else "torch",
     )
 
 
@@ -137,13 +116,5 @@ def _kind_lines(kind: KindReport) -> list[str]:
     if kind.open_shapes:
         free = ", ".join(f"[{', '.join(map(str, shape))}]" for shape in kind.open_shapes)
         lines.append(f"  without a trace of its own: one of {free} serves it")
-    for part in kind.parts:
-        line = (
-            f"  {part.runs_in}: {part.operations} operations, {part.first} to {part.last}, "
-            f"{100 * part.share:.1f} % of the flops"
-        )
-        if part.seconds is not None:
-            ours, theirs = part.seconds
-            line += f"; measured {1e3 * ours:.3f} ms, torch {1e3 * theirs:.3f} ms"
-        lines.append(line)
+    lines += [part.line("measured") for part in kind.parts]
     return [*lines, *(f"  torch: {item}" for item in kind.unsupported)]

@@ -15,6 +15,7 @@ from bslite.dropin.blueprint import Blueprint, Executable, draw
 from bslite.dropin.capture import capture, reachable_tensors
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model, serves
+from bslite.dropin.options import Options
 from bslite.dropin.pause import no_collection
 from bslite.dropin.signature import Key, Unsignable, kind, signature
 from bslite.dropin.structure import Structure
@@ -31,17 +32,6 @@ MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropp
 MAX_CALLS = 256  # shapes and strides known, over all of them
 MAX_TRACES = 6  # of calls that differ only in numbers that an object among the arguments holds
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
-
-
-@dataclass(frozen=True)
-class Options:
-    """How `optimize` was called."""
-
-    fallback: str = "warn"
-    tune: bool = True
-    threads: int | None = None
-    training: bool = False
-    bucket_mb: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +80,7 @@ class Runner:
         self._tuned: list[Model] = []  # what measured the blueprint that is to be run next
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
-        self._trainer: Any = None  # made by the first call that trains
+        self.trainer: Any = None  # made by the first call that trains
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -141,7 +131,7 @@ class Runner:
         args: tuple[Any, ...], kwargs: dict[str, Any],
     ) -> Any:  # fmt: skip
         """The call in training; see `Trainer`."""
-        from bslite.dropin.training import Trainer
+        from bslite.dropin.training import Left, Trainer
 
         why = next(
             filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
@@ -155,16 +145,17 @@ class Runner:
         if why:
             return self._run_torch(InTorch(why), args, kwargs)
         with self._lock, no_collection:
-            options = self.options
-            self._trainer = self._trainer or Trainer(
-                self.module, self.name, options.threads, options.bucket_mb, options.tune
-            )
+            self.trainer = self.trainer or Trainer(self.module, self.name, self.options)
             try:
-                found = self._trainer.find(key, tensors, args, kwargs)
+                found = self.trainer.find(key, tensors, args, kwargs)
             except Exception as e:
                 return self._run_torch(self._fault(e), args, kwargs)
-        if isinstance(found, str):
-            return self._run_torch(InTorch(f"in training, {found}", found != reasons.SLOWER), args, kwargs)
+        if isinstance(found, Left):
+            if found.refused and self.options.fallback == "error":
+                raise UnsupportedError(found.reason)
+            return self._run_torch(
+                InTorch(f"in training, {found.reason}", found.reason != reasons.SLOWER), args, kwargs
+            )
         return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
 
     def _run(
@@ -182,7 +173,7 @@ class Runner:
         """Drop all specialisations."""
         with self._lock:
             self._state, self._restarts = None, 0
-            self._trainer = None
+            self.trainer = None
             self.kinds.clear()
             self._unfree.clear()
             self._traces.clear()

@@ -62,15 +62,16 @@ class TrainedPart:
         threads: int | None,
         followed: Sequence[bool],
         peer: Peer | None = None,
+        memory: int | None = None,
     ) -> None:
         """``tensors``: the module's parameters and buffers by name. ``followed``: for each output whether a
         gradient may come from behind. ``peer``: what to measure the part against at its first call, and to
-        run if that is faster; None measures nothing.
+        run if that is faster; None measures nothing. ``memory``: bytes that saved values may take.
 
         Raises UnsupportedError if a layer takes no weights that are values, or has weights that are computed
         from the module's.
         """
-        self.threads, self.peer = threads, peer
+        self.threads, self.peer, self.memory = threads, peer, memory
         self.seconds: tuple[float, float] | None = None  # measured, of both passes: bslite's, torch's
         labels = (f"{label}#{i}" for i, label in enumerate(spec.labels))  # each of them another
         spec = spec.replace(labels=tuple(labels))
@@ -102,6 +103,12 @@ class TrainedPart:
         return self.noted(self._alone(given))
 
     @property
+    def halves(self) -> Halves | None:
+        """Both passes of the call before, or of one before it."""
+        plans = list(self._plans.values())
+        return plans[-1].halves if plans else None
+
+    @property
     def slower(self) -> bool:
         """Whether it has been measured, and torch runs it faster."""
         return self.seconds is not None and self.seconds[0] > MARGIN * self.seconds[1]
@@ -128,7 +135,7 @@ class TrainedPart:
         shapes, of = [tuple(t.shape) for t in given], [spec.labels[i] for i in seeds]
         joint = gradient(spec, [names[i] for i in wrt], shapes, of, unit=False)
         behind = [f"d/{label}" for label in of]
-        halves = split(joint, len(spec.outputs), behind)
+        halves = split(joint, len(spec.outputs), behind, memory=self.memory)
         cells, empty = [saved.name for saved in halves.saved], self._blocks.tensor
         return Plan(
             halves,

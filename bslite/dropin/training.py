@@ -1,5 +1,6 @@
 """Calls of a wrapped module in training: the graph runs on torch's tape, with parts of it in bslite."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from bslite.cache import Recent
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import OUTER_HOOKS
+from bslite.dropin.options import Options
 from bslite.dropin.partition import Part, partition
 from bslite.dropin.reasons import CHANGES, DISTRIBUTED, GIVEN, SLOWER, WAITS, distributed
 from bslite.dropin.signature import Key
@@ -28,14 +30,27 @@ from bslite.frontends.torch.parts import Refusal
 
 Tensor = torch.Tensor
 Node = torch.fx.Node
+Shapes = tuple[tuple[int, ...], ...]
 MAX_KINDS = 8  # sizes of batches, modes and choices of what is frozen: each has a trace of its own
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
 
 
+@dataclass(frozen=True)
+class Left:
+    """Calls that torch runs. ``refused``: because bslite does not train the module, or not like that.
+    ``shapes``: of the tensors, if it is one kind of call.
+    """
+
+    reason: str
+    refused: bool = True
+    shapes: Shapes = ()
+
+
 @dataclass
 class Trained:
-    """A trace in training mode, and the parts of it that run in bslite."""
+    """A trace in training mode, and the parts of it that run in bslite. ``shapes``: of the tensors given."""
 
+    shapes: Shapes
     blueprint: Blueprint
     parts: Sequence[TrainedPart]
     held: Sequence[Tensor]  # that torch's operations read
@@ -83,12 +98,9 @@ class Trained:
 class Trainer:
     """Runs a module's forward where gradients are needed or modules are in training mode."""
 
-    def __init__(
-        self, module: torch.nn.Module, name: str, threads: int | None, bucket_mb: float | None, tune: bool
-    ) -> None:
-        self.module, self.name, self.threads = module, name, threads
-        self.bucket_mb, self.tune = bucket_mb, tune
-        self.made: Recent[Key, Trained | str] = Recent(MAX_KINDS)
+    def __init__(self, module: torch.nn.Module, name: str, options: Options) -> None:
+        self.module, self.name, self.options = module, name, options
+        self.made: Recent[Key, Trained | Left] = Recent(MAX_KINDS)
         self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
         self._restarts = 0
@@ -97,7 +109,7 @@ class Trainer:
 
     def find(
         self, key: Key, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> "Trained | str":
+    ) -> "Trained | Left":
         """What serves the call, or why torch runs it.
 
         The first kinds of call are traced at once, the n-th at its call n - 1: where every batch has a size
@@ -108,33 +120,33 @@ class Trainer:
         present = [*map(id, modules), *((id(t), t.dtype, t.shape) for t in held)]
         if present != self._present or not self._same_attributes(modules):
             if not all(isinstance(p, torch.nn.Parameter) for p in self.module.parameters()):
-                return GIVEN
+                return Left(GIVEN)
             self._present, self._attributes = present, _without_mode(attributes_of(modules))
             self._restarts += 1
             self.forget()
             if self._restarts > MAX_RESTARTS:
-                return CHANGES
+                return Left(CHANGES)
         kind = (
             key,
             tuple(m.training for m in modules),
             tuple(t.requires_grad for t in (*tensors, *held)),
             any(m.__dict__.get(h) for m in modules[1:] for h in OUTER_HOOKS),
-            most_bytes(self.bucket_mb),
+            most_bytes(self.options.bucket_mb),
         )
         found = self.made.find(kind)
         if isinstance(found, Trained) and not found.holds():
             found = None
             self._restarts += 1
             if self._restarts > MAX_RESTARTS:
-                return CHANGES
+                return Left(CHANGES)
         elif found is not None:
             self._restarts = 0
-            return SLOWER if isinstance(found, Trained) and found.slower() else found
+            return Left(SLOWER, False) if isinstance(found, Trained) and found.slower() else found
         self._seen[kind] += 1
         if self._seen[kind] < self._traces:
-            return WAITS.format(traces=self._traces)
+            return Left(WAITS.format(traces=self._traces), False)
         self._traces += 1
-        return self.made.put(kind, self._make(args, kwargs))
+        return self.made.put(kind, self._make(tensors, args, kwargs))
 
     def forget(self) -> None:
         """Drop all traces."""
@@ -148,20 +160,24 @@ class Trainer:
         except Exception:  # an attribute that does not compare, such as a tensor, is another one
             return False
 
-    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Trained | str":
+    def _make(
+        self, tensors: Sequence[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> "Trained | Left":
+        shapes = tuple(tuple(x.shape) for x in tensors)
         try:
-            return self._trained(Structure((args, kwargs), lambda x: isinstance(x, Tensor), empty=True))
+            arguments = Structure((args, kwargs), lambda x: isinstance(x, Tensor), empty=True)
+            return self._trained(arguments, shapes)
         except BsliteError as e:
-            return str(e)
+            return Left(str(e), shapes=shapes)
 
-    def _trained(self, arguments: Structure) -> Trained:
+    def _trained(self, arguments: Structure, shapes: Shapes) -> Trained:
         if distributed(self.module):
             raise UnsupportedError(DISTRIBUTED)
         captured, effects = capture(self.module, arguments, self.name)
         graph = captured.graph
         survey = survey_of(graph, captured.shell, self.name, effects)
         tensors = dict(named_tensors(self.module))
-        parts = [p for p in partition(survey, most_bytes(self.bucket_mb)) if p.flops]
+        parts = [p for p in partition(survey, most_bytes(self.options.bucket_mb)) if p.flops]
         refused = list(survey.refused.values())
         blueprint = Blueprint(self.name, captured, refused, [], costs.total(graph.operations()))
         targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
@@ -169,12 +185,14 @@ class Trainer:
         def value(node: Any) -> Tensor:
             return blueprint.values_of(targets[node.name], tensors)
 
-        made = []
-        for part in parts:
+        options, made = self.options, []
+        sizes = [sum(math.prod(costs.sizes(n)) for n in part.nodes) for part in parts]
+        for part, size in zip(parts, sizes, strict=True):
             try:
                 spec = blueprint.spec(part, tensors)
-                peer = Peer.of(graph, part, value) if self.tune else None
-                made.append(TrainedPart(spec, tensors, self.threads, _followed(part), peer))
+                peer = Peer.of(graph, part, value) if options.tune and options.memory is None else None
+                share = None if options.memory is None else options.memory * size // max(1, sum(sizes))
+                made.append(TrainedPart(spec, tensors, options.threads, _followed(part), peer, share))
                 blueprint.parts.append(part)
             except BsliteError as e:
                 blueprint.refused.append(Refusal("part", self.name, str(e)))
@@ -189,6 +207,7 @@ class Trainer:
         read = {n for p in parts for n in constants(graph, p) & graph.stored}
         copied = [value(n) for n in read if n not in changed]
         return Trained(
+            shapes,
             blueprint,
             made,
             [blueprint.values_of(key, tensors) for key in blueprint.held],

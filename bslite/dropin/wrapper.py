@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from bslite.api import check_threads
-from bslite.dropin.runner import SLOT, Options, Runner, runner_of
+from bslite.dropin.options import Options
+from bslite.dropin.runner import SLOT, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
 
 FALLBACKS = ("warn", "error", "silent")
@@ -28,6 +29,7 @@ def optimize(
     threads: int | None = None,
     training: bool = False,
     bucket_mb: float | None = None,
+    memory: int | None = None,
 ) -> Any:
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
@@ -48,11 +50,14 @@ def optimize(
     of them in bslite, forwards and backwards, what has no gradient there in torch. A part has ``bucket_mb``
     MB of parameters or fewer, whose gradients are ready together while the backward pass goes on. By default
     that is what a bucket of DistributedDataParallel holds if there is a process group, and else no limit.
+    What parts save between the passes takes at most ``memory`` bytes, if it is given; the rest is computed
+    again, what is cheap first. Then all parts stay in bslite, for torch keeps no such limit; what it saves
+    between parts does not count.
 
     The next call notices changed weights; see `bslite.dropin.watch`.
 
-    Raises InputError if ``module`` is not a torch module or ``bucket_mb`` is not positive, EngineError for a
-    wrong ``threads``.
+    Raises InputError if ``module`` is not a torch module, ``bucket_mb`` is not positive or ``memory`` is no
+    number of bytes, EngineError for a wrong ``threads``.
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"optimize() takes a torch.nn.Module, got {type(module).__name__}")
@@ -61,6 +66,8 @@ def optimize(
     check_threads(threads)
     if bucket_mb is not None and not bucket_mb > 0:
         raise InputError(f"bucket_mb {bucket_mb!r} is not a positive number")
+    if memory is not None and (type(memory) is not int or memory < 0):
+        raise InputError(f"memory {memory!r} is not a number of bytes")
     module = original_of(module)
     if isinstance(module, torch.jit.ScriptModule):
         text = f"a {type(module).__name__} has no Python to trace; it is returned as it is"
@@ -70,7 +77,7 @@ def optimize(
             warnings.warn(text, UserWarning, stacklevel=2)
         return module
     _load()
-    wrapped = _wrap(module, Options(fallback, tune, threads, training, bucket_mb))
+    wrapped = _wrap(module, Options(fallback, tune, threads, training, bucket_mb, memory))
     if example_inputs is not None:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         with torch.no_grad():

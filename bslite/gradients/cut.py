@@ -1,7 +1,8 @@
 """The cheapest cut of a graph in two (Dinic 1970): which values lie on the border."""
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
@@ -83,11 +84,16 @@ class Network:
 
 
 def cheapest(
-    prices: dict[T, int], above: dict[T, Iterable[T]], fixed: Iterable[T], needed: Iterable[T]
+    prices: dict[T, int],
+    above: dict[T, Iterable[T]],
+    fixed: Iterable[T],
+    needed: Iterable[T],
+    again: Mapping[T, int] = MappingProxyType({}),
 ) -> set[T]:
     """The values to keep, so that all ``needed`` ones can be made of them again, at the least sum of prices.
 
-    ``above``: what a value is made of; ``fixed``: values that cannot be made again, only kept.
+    ``above``: what a value is made of; ``fixed``: values that cannot be made again, only kept; ``again``:
+    what making a value again costs, nothing if it is not there.
     """
     network = Network()
     source, sink = network.vertex(), network.vertex()
@@ -96,6 +102,8 @@ def cheapest(
         network.arc(*ends[value], price)
     for value in fixed:
         network.arc(source, ends[value][0], ANY)
+    for value, cost in again.items():
+        network.arc(source, ends[value][0], cost)
     for value, sources in above.items():
         for name in sources:
             network.arc(ends[name][1], ends[value][0], ANY)

@@ -13,6 +13,7 @@ from bslite.spec import Input, ModelSpec, Node
 CHEAP = (Kind.POINTWISE, Kind.CHANNEL, Kind.MOVEMENT, Kind.SOURCE)
 CELL = 4  # bytes of an element, whatever its dtype, as engines have it
 POLICIES = ("price", "save")
+HALVINGS = 12  # of the range of prices among which one is sought that fits a budget
 LAST, SECOND = (0, 2, 3, 1), (0, 3, 1, 2)  # channels last, and second again
 
 
@@ -51,18 +52,23 @@ class Halves:
         return sum(value.bytes for value in self.saved)
 
 
-def split(joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "price") -> Halves:
+def split(
+    joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "price", memory: int | None = None
+) -> Halves:
     """Cut a gradient model (`gradient`) in two.
 
     ``outputs``: how many outputs the model had before; ``seeds``: the inputs that are gradients from behind.
     What depends on no seed is forward. ``policy`` "price" saves the fewest bytes of which all that the
     backward half needs can be made again by functions of one element and by moves (a cheapest cut; of equal
-    ones the latest values); "save" saves all of it. Inputs of the model are at hand for nothing.
+    ones the latest values); "save" saves all of it. Inputs of the model are at hand for nothing. If that is
+    more than ``memory`` bytes, any other op is made again, too: those with the fewest flops for a byte.
 
-    Raises SpecError for another policy, or an input that is not there.
+    Raises SpecError for another policy, a negative ``memory``, or an input that is not there.
     """
     if policy not in POLICIES:
         raise SpecError(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+    if memory is not None and memory < 0:
+        raise SpecError(f"saved values cannot take {memory} bytes")
     names = [i.name for i in joint.inputs]
     if lacking := [name for name in seeds if name not in names]:
         raise SpecError(f"model {joint.name!r} has no input {', '.join(lacking)}")
@@ -77,7 +83,7 @@ def split(joint: ModelSpec, outputs: int, seeds: Sequence[str], policy: str = "p
     needed = {name for n in joint.nodes if n.name in late for name in n.inputs if name not in late}
     needed |= {name for name in gradients if name not in late}
     shapes = joint.infer_shapes([i.example for i in joint.inputs])
-    kept = _kept(joint, nodes, shapes, needed - late, set(names), policy)
+    kept = _kept(joint, nodes, shapes, needed - late, set(names), policy, memory)
     again = _again(nodes, kept, needed)
     early = _forward_nodes(joint, {*made, *kept}, late)
     saved = tuple(_handed(name, shapes[name], joint.dtypes[name]) for name in kept)
@@ -127,26 +133,60 @@ def _kept(
     needed: set[str],
     inputs: set[str],
     policy: str,
+    memory: int | None,
 ) -> list[str]:
     """The values to save, in order."""
-    constants = {node.name for node in joint.nodes if not node.inputs}
-    free = inputs | constants
-    if policy == "save":
-        return [node.name for node in joint.nodes if node.name in needed and node.name not in free]
+    free = inputs | {node.name for node in joint.nodes if not node.inputs}
+    prices = {name: 0 if name in free else math.prod(shape) * CELL for name, shape in shapes.items()}
+    kept = needed if policy == "save" else _cheapest(joint, nodes, needed, prices)
+    if memory is not None and sum(prices[name] for name in kept) > memory:
+        costs = {name: _flops(joint, node, shapes) for name, node in nodes.items()}
+        kept, low, high = set(), -40.0, math.log2(1 + sum(prices.values()))  # log2 of bytes for a flop
+        for _ in range(HALVINGS):
+            rate = (low + high) / 2
+            tried = _cheapest(joint, nodes, needed, prices, {n: int(c * 2**rate) for n, c in costs.items()})
+            fits = sum(prices[name] for name in tried) <= memory
+            kept, low, high = (tried, rate, high) if fits else (kept, low, rate)
+    return [node.name for node in joint.nodes if node.name in kept and node.name not in free]
+
+
+def _cheapest(
+    joint: ModelSpec,
+    nodes: Mapping[str, Node],
+    needed: set[str],
+    prices: Mapping[str, int],
+    costs: Mapping[str, int] | None = None,
+) -> set[str]:
+    """The values of a cheapest cut. ``costs``: of making a value again; None if that goes for `CHEAP` kinds
+    alone, and for nothing.
+    """
+    remade = {
+        name for name, n in nodes.items() if n.inputs and (costs is not None or n.declaration.kind in CHEAP)
+    }
     reached, waiting = set(needed), list(needed)
     while waiting:
-        node = nodes.get(waiting.pop())
-        if node is not None and node.declaration.kind in CHEAP:
-            waiting += [name for name in node.inputs if name not in reached]
-            reached.update(node.inputs)
-    order = [*(i.name for i in joint.inputs), *nodes]
-    names = [name for name in order if name in reached]
-    prices = {name: 0 if name in free else math.prod(shapes[name]) * CELL for name in names}
-    cheap = {name for name in names if name in nodes and nodes[name].declaration.kind in CHEAP}
-    above: dict[str, Iterable[str]] = {name: nodes[name].inputs for name in names if name in cheap}
-    fixed = [name for name in names if name not in cheap]
-    kept = cheapest(prices, above, fixed, [name for name in names if name in needed])
-    return [node.name for node in joint.nodes if node.name in kept and node.name not in free]
+        name = waiting.pop()
+        if name in remade:
+            waiting += [i for i in nodes[name].inputs if i not in reached]
+            reached.update(nodes[name].inputs)
+    names = [name for name in (*(i.name for i in joint.inputs), *nodes) if name in reached]
+    above: dict[str, Iterable[str]] = {name: nodes[name].inputs for name in names if name in remade}
+    return cheapest(
+        {name: prices[name] for name in names},
+        above,
+        [name for name in names if name not in remade],
+        [name for name in names if name in needed],
+        {name: costs[name] for name in names if name in remade} if costs else {},
+    )
+
+
+def _flops(joint: ModelSpec, node: Node, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """What making a value again costs, a flop for each element at least, nothing for `CHEAP` kinds."""
+    if node.declaration.kind in CHEAP:
+        return 0
+    params = {role: joint.params[key].shape for role, key in node.params.items()}
+    flops = node.declaration.flops([shapes[i] for i in node.inputs], shapes[node.name], params, node.attrs)
+    return max(flops, math.prod(shapes[node.name]))
 
 
 def _again(nodes: Mapping[str, Node], kept: Sequence[str], needed: set[str]) -> dict[str, None]:

@@ -52,7 +52,7 @@ def far(a, b):
 
 def in_bslite(ddp):
     assert runner_of(ddp.module).in_torch == {}, runner_of(ddp.module).in_torch
-    return max(len(t.parts) for t in runner_of(ddp.module)._trainer.made._values.values())
+    return max(len(t.parts) for t in runner_of(ddp.module).trainer.made._values.values())
 
 torch.manual_seed(7)
 x, y = torch.randn(8, 3, 12, 12), torch.arange(8) % 5

@@ -204,6 +204,6 @@ def test_explain_of_an_optimized_module_says_what_runs_where_and_how_long_each_p
     text = str(found)
     assert "erfinv" in text
     assert text.index("of the flops") < text.index("GFLOP/s")
-    assert set(found.as_dict()) == {"report", "parts"}
+    assert set(found.as_dict()) == {"report", "parts", "training"}
     with pytest.raises(bslite.InputError, match="takes no shape"):
         bslite.explain(module, (1, 3, 12, 12))

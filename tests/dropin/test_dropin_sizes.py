@@ -10,7 +10,8 @@ from support.dropin_models import F, Net, agree, by_bslite, images, nn, said, to
 
 import bslite
 from bslite.dropin import blueprint, capture, runner
-from bslite.dropin.runner import MAX_KINDS, Options, runner_of
+from bslite.dropin.options import Options
+from bslite.dropin.runner import MAX_KINDS, runner_of
 from bslite.engines.cpu import constants
 from bslite.errors import UnsupportedError
 

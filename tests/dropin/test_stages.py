@@ -33,7 +33,7 @@ def stages_of(module: nn.Module, x: Tensor, kib: float) -> list[list[int]]:
     fast = bslite.optimize(module.train(), training=True, tune=False, bucket_mb=kib * KIB)
     fast(x).sum().backward()
     assert runner_of(fast).in_torch == {}
-    (trained,) = runner_of(fast)._trainer.made._values.values()
+    (trained,) = runner_of(fast).trainer.made._values.values()
     return [[w.numel() for w in part.weights] for part in trained.parts]
 
 

@@ -39,10 +39,13 @@ def small() -> ModelSpec:
     return g.build(g.add("max_pool2d", "pool", g.add("conv2d", "last", y, params={"weight": "v"}), kernel=2))
 
 
-def run_halves(joint: ModelSpec, outputs: int, taken: dict[str, Array], policy: str) -> list[Array]:
+def run_halves(
+    joint: ModelSpec, outputs: int, taken: dict[str, Array], policy: str, memory: int | None = None
+) -> list[Array]:
     seeds = [i.name for i in joint.inputs if i.name.startswith("d/")]
-    halves = split(joint, outputs, seeds, policy)
+    halves = split(joint, outputs, seeds, policy, memory)
     made = bslite.run(halves.forward, [taken[i.name] for i in halves.forward.inputs])
+    made = made if isinstance(made, list) else [made]
     assert [v.shape for v in made[outputs:]] == [s.shape for s in halves.saved]
     saved = dict(zip((s.name for s in halves.saved), made[outputs:], strict=True))
     back = bslite.run(halves.backward, [{**taken, **saved}[i.name] for i in halves.backward.inputs])
@@ -120,3 +123,43 @@ def test_no_cheaper_choice_would_do(data: st.DataObject) -> None:
     found = cheapest(prices, above, fixed, needed)
     assert enough(found)
     assert sum(prices[i] for i in found) == best
+
+
+def deep() -> ModelSpec:
+    """Convolutions of unlike work."""
+    g = GraphBuilder("deep")
+    x = g.input("x", ("N", 4, 12, 12), (2, 4, 12, 12))
+    for i, side in enumerate((1, 5, 1, 3)):
+        g.params[f"w{i}"] = noise(4, 4, side, side, seed=i)
+        x = g.add(
+            "relu", f"relu{i}", g.add("conv2d", f"conv{i}", x, params={"weight": f"w{i}"}, padding=side // 2)
+        )
+    return g.build(x)
+
+
+@pytest.mark.parametrize("share", [1.0, 0.8, 0.5, 0.25, 0.0])
+def test_a_budget_is_kept_by_making_again_what_is_cheap(share: float) -> None:
+    joint, weights = step(deep(), 3)
+    given = [noise(*i.example, seed=k) for k, i in enumerate(joint.inputs)]
+    given[1 : 1 + len(weights)] = weights
+    taken = {i.name: x for i, x in zip(joint.inputs, given, strict=True)}
+    seeds = [i.name for i in joint.inputs if i.name.startswith("d/")]
+    free = split(joint, 1, seeds)
+    budget = int(share * free.saved_bytes)
+    halves = split(joint, 1, seeds, memory=budget)
+    assert halves.saved_bytes <= budget
+    again = {name for name in halves.remade if name.startswith("conv")}
+    if share == 0.8:
+        assert {name[:5] for name in again} <= {"conv0", "conv2"}  # of one pixel, not of 25 or 9
+        assert again
+    assert (share < 1) == bool(again)
+    for one, other in zip(
+        bslite.run(joint, given), run_halves(joint, 1, taken, "price", budget), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_budget_below_zero_is_an_error() -> None:
+    joint, _ = step(small(), 2)
+    with pytest.raises(SpecError, match="cannot take -1 bytes"):
+        split(joint, 2, [i.name for i in joint.inputs if i.name.startswith("d/")], memory=-1)
