@@ -234,6 +234,25 @@ def test_what_bslite_cannot_train_torch_trains_and_says_why() -> None:
     assert torch.equal(found, net.layer.weight.grad)
 
 
+def test_gradients_stop_where_they_are_switched_off() -> None:
+    class Off(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.on, self.off = nn.Linear(12, 3), nn.Linear(12, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                scale = self.off(x)
+            return self.on(x) * scale + self.off(x).detach()
+
+    torch.manual_seed(0)
+    peer = Off()
+    ours, exact, x = copy.deepcopy(peer), copy.deepcopy(peer).double(), rows(4)
+    check(ours, peer, exact, step(compiled(ours), x), step(peer, x), step(exact, x.double()))
+    assert ours.off.weight.grad is None
+    assert ours.on.weight.grad is not None
+
+
 def test_checkpoints_are_left_to_torch() -> None:
     """What is computed again has the same noise, which it would not have if the graph ran as it is."""
     net = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 3))

@@ -172,7 +172,30 @@ def outside():
     said = [str(w.message) for w in caught if "runs in torch" in str(w.message)]
     return far(grads(net), alone(x, y)), said
 
-print(json.dumps({f.__name__: f() for f in (means, no_sync, uneven, statistics, overlap, outside)}))
+class Either(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.paths = nn.Linear(6, 8), nn.ModuleList(nn.Linear(8, 5) for _ in range(2))
+    def forward(self, x, path):
+        return self.paths[path](self.first(x).tanh())
+
+def unused():
+    given, found = torch.randn(8, 6), []
+    for options in ({}, {"gradient_as_bucket_view": True}):
+        ddp = wrapped(Either(), find_unused_parameters=True, **options)
+        for step in range(2):
+            ddp.zero_grad()
+            F.cross_entropy(ddp(given[mine], rank), y[mine]).backward()
+        exact = Either().double()
+        for r, own in enumerate((slice(0, 4), slice(4, 8))):
+            (F.cross_entropy(exact(given[own].double(), r), y[own]) / 2).backward()
+        in_bslite(ddp)
+        found.append(far(grads(ddp), grads(exact)))
+    return found
+
+tasks = means, no_sync, uneven, statistics, overlap, outside, unused
+print(json.dumps({f.__name__: f() for f in tasks}))
 dist.destroy_process_group()
 """
 
@@ -214,6 +237,11 @@ def test_sums_begin_while_the_backward_pass_goes_on(results: Any) -> None:
     for events in (r["overlap"] for r in results):
         assert events.count("stage") > 2
         assert events.index("bucket") < len(events) - 1 - events[::-1].index("stage")
+
+
+def test_parameters_that_a_process_does_not_use(results: Any) -> None:
+    """Each process takes another path; of a path's gradients half is the other's, which is none."""
+    assert max(max(r["unused"]) for r in results) < CLOSE
 
 
 def test_around_a_distributed_module_torch_runs_and_says_so(results: Any) -> None:
