@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.processes
 CLOSE = 2e-6  # what float32 allows
-LIMIT = 240  # seconds: beyond, processes are ended and the test fails
+LIMIT = 240.0  # seconds after which the processes are killed, and the test fails
 
 PRELUDE = """
 import copy, datetime, json, sys, warnings
@@ -75,19 +76,28 @@ class Pair:
             for rank in range(2)
         ]  # fmt: skip
 
+        self.timer = threading.Timer(LIMIT, self.end)
+        self.timer.start()
+
     def results(self) -> list[Any]:
         """What both have printed; both must succeed."""
-        ended = [p.communicate(timeout=LIMIT) for p in self.processes]
+        ended = [p.communicate() for p in self.processes]
         for process, (_, error) in zip(self.processes, ended, strict=True):
             assert process.returncode == 0, error
         return [json.loads(out.splitlines()[-1]) for out, _ in ended]
+
+    def end(self) -> None:
+        """Kill both."""
+        for process in self.processes:
+            process.kill()
 
     def __enter__(self) -> "Pair":
         return self
 
     def __exit__(self, *why: object) -> None:
+        self.timer.cancel()
+        self.end()
         for process in self.processes:
-            process.kill()
             process.communicate()
 
 
