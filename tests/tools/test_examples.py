@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 import bslite
 from bslite.dropin import training
@@ -36,13 +37,18 @@ def test_train_digits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = []
+    asked: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", asked.append)  # other tests keep theirs
     whole = training.Trainer._trained
     monkeypatch.setattr(training.Trainer, "_trained", lambda *given: made.append(whole(*given)) or made[-1])
     monkeypatch.setattr(bslite, "optimize", partial(bslite.optimize, tune=False))  # no test asks a clock
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left to torch
-        found = example("train_digits").main(["--epochs", str(epochs), "--plot", str(tmp_path / "plot.png")])
+        found = example("train_digits").main(
+            ["--epochs", str(epochs), "--threads", "1", "--plot", str(tmp_path / "plot.png")]
+        )
     assert found >= least
+    assert asked == [1]
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
     said = capsys.readouterr().out
     assert f"{100 * found:.1f} % of 360 test images are right" in said
