@@ -24,7 +24,7 @@ from bslite.spec import Input, ModelSpec
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
 STATS = "batch_stats"
-ONCE = b"bslite has first derivatives only: leave to torch what is differentiated twice"
+ONCE = b"bslite has first derivatives only: what is differentiated twice takes a module without training=True"
 
 
 @dataclass(frozen=True)
