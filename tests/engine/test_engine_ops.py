@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 from support.check import all_cases, assert_three_way, single_op_spec
 from support.graphs import one_op
+from support.plans import gpu_plan_of
 from support.torch_oracle import torch_output
 
 import bslite
 from bslite import ops, reference
 from bslite.ops import Case, Op
+from bslite.ops.reduce import REDUCED
 from bslite.plan.core.lowering import CPU
 
 
@@ -46,3 +48,15 @@ def test_topk_of_equals_takes_the_first(k: int, largest: bool) -> None:
     order = np.lexsort([np.where(largest, -rank, rank), np.isnan(x) != largest], -1)
     for threads in (1, 2):
         np.testing.assert_array_equal(bslite.run(spec, x, threads=threads), order[:, :k])
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", REDUCED)
+def test_a_number_may_be_reduced(name: str, keepdim: bool) -> None:
+    """As a loss may be, which is one already."""
+    x = np.array(1.5, np.float32)
+    spec = one_op(name, x, keepdim=keepdim)
+    (want,) = reference.run(spec, [x], np.float32)
+    for how in ({"threads": 1}, {"threads": 2}, {"layerwise": True}):
+        np.testing.assert_allclose(bslite.run(spec, x, **how), want, rtol=1e-6)
+    assert gpu_plan_of(spec, ()).outputs[0].shape == ()

@@ -31,7 +31,7 @@ def reduced_of(b: AnyBuilder, layer: Layer) -> Reduced:
     axes = op.axes(node.attrs, rank)
     kept = tuple(a for a in range(rank) if a not in axes)
     home = b.write(layer.name)
-    if arg and len(axes) > 1:  # the position is in row-major order
+    if not shape or (arg and len(axes) > 1):  # loops have an axis; the position is in row-major order
         x = View((flat := b.flat(x)).buffer, flat.offset, (size_of(shape),), (1,))
         shape, axes, kept = x.shape, (0,), ()
     strides = home.strides
