@@ -8,7 +8,7 @@ from typing import NamedTuple
 from bslite.machine import Machine
 from bslite.plan.cpu.sharing import item_count
 
-LEAST, MOST = 512, 4096  # elements of a tile: enough to outweigh a call, few enough to stay near a core
+LEAST, MOST = 2048, 4096  # elements of a tile: enough to outweigh a call, few enough to stay near a core
 BANDS = 256  # tiles at most whose places are listed one by one
 
 
@@ -43,7 +43,8 @@ def tiles(
     total = math.prod(sizes)
     fits = machine.l1 // (4 * (operands + 2))  # with two values within the tile
     items = item_count(machine, cycles * total / machine.lanes)
-    want = min(max(LEAST, min(MOST, fits)), max(LEAST, -(-total // items)))
+    most = min(MOST, fits) if fits >= LEAST else MOST  # beyond L1 in any case
+    want = min(most, max(LEAST, -(-total // items)))
     axis = len(sizes) - 1 - whole
     after = math.prod(sizes[axis + 1 :])
     while axis and after * sizes[axis] <= want:
