@@ -141,9 +141,12 @@ def scale_shift(x: Array, scale: Array, shift: Array) -> Array:
 
 @reference("activation_grad")
 def activation_grad(g: Array, x: Array, *, of: str) -> Array:
-    """``g * f'(x)`` of an activation f; 0 where the slope is 0, and g where it is 1, whatever g is."""
+    """``g * f'(x)`` of an activation f; 0 where the slope is 0, and g where it is 1, whatever g is.
+
+    Of NaN the slope of relu is 1, of relu6 0, as in torch.
+    """
     if of == "relu":
-        return np.where(x > 0, g, 0)
+        return np.where(x <= 0, 0, g)
     if of == "relu6":
         return np.where((x > 0) & (x < 6), g, 0)
     if of == "hardswish":

@@ -36,7 +36,7 @@ SLOPES: Mapping[str, Slope] = {
 class ActivationGrad(Op):
     """The gradient of an activation by its element x: ``g`` times the slope at x, inputs g and x.
 
-    relu and relu6 take their value as well as x. Where their slope is 0, so is the result, even for NaN.
+    relu and relu6 take their value as well as x. Where a slope is 0, so is the result; of NaN relu's is 1.
     """
 
     name = "activation_grad"

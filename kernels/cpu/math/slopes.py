@@ -1,7 +1,7 @@
 """Gradients of activations: functions ``(g, x)`` of two registers, ``g * f'(x)``.
 
 Where a slope is 0 or 1 the gradient is chosen, not multiplied: NaN and infinities of what is not chosen stay
-out.
+out. Of NaN the slope of relu is 1, of relu6 0, as in torch.
 """
 
 import numpy as np
@@ -14,6 +14,12 @@ from bslite.kernels.cpu.vector.lanes import select_eq
 from bslite.kernels.cpu.vector.simd import fma, select_lt, splat
 
 f = np.float32
+
+
+@register_jitable
+def _relu(g, x):
+    zero = splat(f(0.0))
+    return select_lt(zero, x, g, select_eq(x, x, zero, g))
 
 
 @register_jitable
@@ -36,7 +42,7 @@ def _hardswish(g, x):
 
 
 SLOPE = complete({
-    "relu": register_jitable(lambda g, x: select_lt(splat(f(0.0)), x, g, splat(f(0.0)))),
+    "relu": _relu,
     "relu6": _relu6,
     "silu": _silu,
     "hardswish": _hardswish,

@@ -58,7 +58,7 @@ def _prelu(x, z):
 
 @device_function
 def _relu_grad(g, x):
-    return g if x > f(0.0) else f(0.0)
+    return f(0.0) if x <= f(0.0) else g
 
 
 @device_function
