@@ -143,7 +143,7 @@ def scale_shift(x: Array, scale: Array, shift: Array) -> Array:
 def activation_grad(g: Array, x: Array, *, of: str) -> Array:
     """``g * f'(x)`` of an activation f; 0 where the slope is 0, and g where it is 1, whatever g is.
 
-    Of NaN the slope of relu is 1, of relu6 0, as in torch.
+    Of NaN the slope of relu is 1, as in torch, of relu6 0.
     """
     if of == "relu":
         return np.where(x <= 0, 0, g)

@@ -1,7 +1,7 @@
 """Gradients of activations: functions ``(g, x)`` of two registers, ``g * f'(x)``.
 
 Where a slope is 0 or 1 the gradient is chosen, not multiplied: NaN and infinities of what is not chosen stay
-out. Of NaN the slope of relu is 1, of relu6 0, as in torch.
+out. Of NaN the slope of relu is 1, as in torch, of relu6 0.
 """
 
 import numpy as np
