@@ -8,11 +8,15 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
 from bslite.cli.timing import seconds_of
 
 SECONDS = 0.15  # that a block lasts at least
 LEAST = 2  # calls in a block
+
+Taken = TypeVar("Taken")
 
 
 def in_blocks(
@@ -23,9 +27,14 @@ def in_blocks(
     found: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(rounds):
         for name in order.sample(list(rivals), len(rivals)):
-            taken: list[float] = []
-            end = time.perf_counter() + seconds
-            while len(taken) < LEAST or time.perf_counter() < end:
-                taken.append(seconds_of(rivals[name]))
-            found[name].append(statistics.median(taken[len(taken) // 2 :]))
+            found[name].append(statistics.median(later_half(partial(seconds_of, rivals[name]), seconds)))
     return found
+
+
+def later_half(measured: Callable[[], Taken], seconds: float) -> list[Taken]:
+    """What ``measured`` gave in the later half of a block."""
+    taken: list[Taken] = []
+    end = time.perf_counter() + seconds
+    while len(taken) < LEAST or time.perf_counter() < end:
+        taken.append(measured())
+    return taken[len(taken) // 2 :]

@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 import bslite
-from benchmarks import output, training
+from benchmarks import output
+from benchmarks import training_steps as training
 from benchmarks.ring import Bucket, Link, step
 from benchmarks.tables import ms, share, table
 
