@@ -15,6 +15,7 @@ from benchmarks.depth_first import __main__ as depth_first
 from benchmarks.peers import __main__ as peers
 from benchmarks.peers.engines import ENGINES
 from benchmarks.plot import DRAWINGS, TABLES, __main__, draw, style
+from benchmarks.training_steps import OURS, PEERS
 
 RESULTS = sorted((Path(__file__).parent / "results").glob("*.json"))
 SVG = "{http://www.w3.org/2000/svg}"
@@ -97,7 +98,7 @@ def test_what_has_no_figure_is_left_out(tmp_path: Path) -> None:
 
 
 def test_every_engine_has_a_colour() -> None:
-    assert set(ENGINES) <= set(style.COLOURS)
+    assert {*ENGINES, OURS, *PEERS} <= set(style.COLOURS)
 
 
 def test_a_picture_that_cannot_be_drawn_is_refused_at_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -198,7 +198,7 @@ def main(arguments: list[str] | None = None, compare: Callable[..., Result] | No
     parser.add_argument("--rounds", type=int, default=5)
     output.choice(parser, "--peers", PEERS)
     parser.add_argument("--memory", action="store_true", help="measure memory too, in processes of their own")
-    output.add_options(parser, plot=False)
+    output.add_options(parser)
     options = parser.parse_args(arguments)
     import torch
 

@@ -5,9 +5,19 @@ from typing import Any
 
 import matplotlib
 
-from benchmarks.plot import deepbench, deepbench_space, depth_first, gpu, peers, spatial, stacks, style
+from benchmarks.plot import (
+    deepbench,
+    deepbench_space,
+    depth_first,
+    gpu,
+    peers,
+    spatial,
+    stacks,
+    style,
+    training,
+)
 
-MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu)
+MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu, training)
 #: Commands whose results are tables alone.
 TABLES = ("corpus", "huggingface", "quantised")
 DRAWINGS = {module.__name__.rpartition(".")[2]: module.figure for module in MODULES}

@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from benchmarks.origin import machine_line
@@ -15,7 +17,9 @@ COLOURS = {
     "bslite-layerwise": "#56B4E9",
     "torch": "#D55E00",
     "torch-nhwc": "#E69F00",
+    "torch channels_last": "#E69F00",
     "inductor": "#CC79A7",
+    "inductor channels_last": "#F0E442",
     "onnxruntime": "#009E73",
     "openvino": "#999999",
     "depth-first": "#0072B2",
@@ -24,7 +28,7 @@ COLOURS = {
     "max-autotune": "#CC79A7",
 }
 # And a form for each, for prints without colour.
-MARKERS = dict(zip(COLOURS, "osvD^Px" + "os" + "^D", strict=True))
+MARKERS = dict(zip(COLOURS, "osvDDX^Px" + "os" + "^D", strict=True))
 GRID, QUIET, LIMIT = "#DDDDDD", "#444444", "#000000"
 GROUP = 0.84  # of the room between two names, taken by bars
 FEW = 7  # numbers on an axis
@@ -117,6 +121,31 @@ def ratio_bars(
     ax.axhline(1, color=COLOURS["bslite"], linewidth=2, zorder=3)
     ratio_axis(ax, ratios, ticks)
     ax.set_ylabel("time / bslite's time")
+
+
+def bars_of_batches(
+    data: dict[str, Any], ticks: Sequence[float], floor: Callable[[dict[str, Any]], float | None],
+    name: Callable[[dict[str, Any]], str], used: Iterable[int], what: str, note: str,
+) -> Figure:  # fmt: skip
+    """A panel of ratio bars for each batch size; ``note`` says what the marks at floors are."""
+    results = [r for r in data["results"] if "bslite" in r["seconds"]]
+    batches = list(dict.fromkeys(r["batch"] for r in results))
+    engines = [
+        e for e in COLOURS if e != "bslite" and any(e in r["seconds"] for r in results)
+    ]  # bslite is the line at 1
+    most = max(sum(r["batch"] == b for r in results) for b in batches)
+    drawn, axes = panels(len(batches), 1, 2.2 + 1.05 * most, 3.7)
+    for ax, batch in zip(axes[:, 0], batches, strict=True):
+        mine = [r for r in results if r["batch"] == batch]
+        ratio_bars(ax, mine, engines, ticks, floor)
+        names(ax, [f"{name(r)}\n{1e3 * r['seconds']['bslite']:.1f} ms" for r in mine])
+        ax.set_title(f"batch {batch}")
+    handles: list[Any] = [Line2D([], [], color=COLOURS["bslite"], linewidth=2, label="bslite")]
+    handles += [Patch(color=COLOURS[e], label=e) for e in engines]
+    handles.append(Line2D([], [], color=LIMIT, linewidth=2, label="floor of the roofline*"))
+    head(drawn, what, data, used, handles)
+    footnote(drawn, note)
+    return drawn
 
 
 def ratio_axis(ax: Any, ratios: Sequence[float], ticks: Sequence[float]) -> None:
