@@ -43,7 +43,7 @@ class BatchOp(Op):
     """Base of the ops on ``[N, C, ...]`` and statistics ``[2, C]``: mean and variance of every channel."""
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return False
+        return ranks[0] > 2  # the pixels of features are those of all images
 
     def _check(self, x: Shape, stats: Shape) -> None:
         checks.rank_at_least(self.name, x, 2, "[N, C, ...]")
@@ -55,6 +55,7 @@ class BatchStats(BatchOp):
 
     name = "batch_stats"
     kind = Kind.REDUCTION
+    sums_images = True
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         checks.rank_at_least(self.name, ins[0], 2, "[N, C, ...]")
@@ -83,6 +84,9 @@ class BatchNormGiven(BatchOp):
     attrs = (EPS, Attr("own", a.boolean, False, "the statistics are those of the input, and change with it"))
     cost = 3
     sample_range = (0.0, 2.0)  # variances are not negative
+
+    def share(self, inputs: int) -> range:
+        return range(1, inputs)
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, stats, *affine = ins
@@ -135,6 +139,9 @@ class ScaleShift(Op):
     arity = (3, 3)
     cost = 2
 
+    def share(self, inputs: int) -> range:
+        return range(1, inputs)
+
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, *numbers = ins
         checks.rank_at_least(self.name, x, 2, "[N, C, ...]")
@@ -159,6 +166,9 @@ class Backwards(BatchOp):
     channels. ``through`` an activation: the gradient is that of the activation's value, and the last two
     inputs are the scale and shift that the batch norm applied before it.
     """
+
+    def share(self, inputs: int) -> range:
+        return range(2, inputs)
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         grad, x, stats, *rest = ins
@@ -185,6 +195,7 @@ class BatchSums(Backwards):
 
     name = "batch_sums"
     kind = Kind.REDUCTION
+    sums_images = True
     arity = (3, 5)
     attrs = (THROUGH,)
 

@@ -33,6 +33,7 @@ class ConvGradWeight(Op):
 
     kind = Kind.CONTRACTION
     arity = (2, 2)
+    sums_images = True
     axes: ClassVar[int]  # that a window moves along
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
@@ -69,9 +70,6 @@ class ConvGradWeight(Op):
         for axis, size in enumerate(g.shape):
             by_g = by_g.sliced(axis, 0, size)
         return {0: by_x.padded((0,) * len(x.shape), (0, 0, *unseen)), 1: by_g}
-
-    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return False  # a weight's gradient is a sum over images
 
 
 def weight_case(label: str, x: Shape, k: int, *made: int, kernel: Any, **attrs: Any) -> Case:

@@ -102,6 +102,7 @@ class Op:
     carries: ClassVar[bool] = False  # moves values of any one dtype as they are
     #: Takes indices or makes integers that can turn out wrong only while running: the engine then raises.
     may_fail: ClassVar[bool] = False
+    sums_images: ClassVar[bool] = False  # its value is a sum over the images of a batch
     by_parts: ClassVar[bool] = (
         False  # its gradient is that of the nodes it is where its parameters are values
     )
@@ -161,9 +162,15 @@ class Op:
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         """Whether index n along axis 0 of the output depends on index n of each input alone.
 
-        Asked only of layers whose inputs and output all have the batch as their axis 0.
+        Asked only of layers whose inputs, but for those that all images `share`, and output have the batch as
+        their axis 0; ``ranks`` are those of these inputs. Of an op that `sums_images` the answer is about a
+        part of its sum for each image.
         """
         return True
+
+    def share(self, inputs: int) -> range:
+        """The inputs, of so many, that all images of a batch share: weights, numbers of channels."""
+        return range(0)
 
     def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
         """The op where its parameters are values, as nodes: by default `NAME_given`, which reads them.

@@ -37,7 +37,10 @@ class Given(Op):
         return self.of.flops(own, out, weights, attrs)
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
-        return False  # every image depends on the whole weight
+        return self.of.keeps_images_apart(ranks, attrs)
+
+    def share(self, inputs: int) -> range:
+        return range(self.of.arity[1], inputs)
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         own = self.of.arity[1]

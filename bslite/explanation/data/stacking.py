@@ -1,6 +1,6 @@
 """The time that the planner predicts for each layer, and why the layer is in a stack or out of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bslite.machine import Machine
@@ -8,6 +8,7 @@ from bslite.ops import Shape
 from bslite.passes import Layer, fuse
 from bslite.plan.core.bands import can_band
 from bslite.plan.cpu.banding import layer_cost, whole_cycles
+from bslite.plan.cpu.phases import Images, Prices, images_of
 from bslite.plan.cpu.stacks import one_image, price, stackable, weights_stay_in_l3
 from bslite.plan.cpu.step import CpuPlan
 from bslite.plan.cpu.tuning import Banding
@@ -25,12 +26,15 @@ class Forecast:
 def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) -> dict[str, Forecast]:
     """By the name of each layer's value; empty where the planner has no price. ``clock``: cycles a second."""
     shapes = spec.infer_shapes(plan.shapes)
+    layers = fuse(spec)
+    images = images_of(layers, spec, shapes, machine.threads)
+    if images is not None:
+        return _by_phases(layers, spec, images, plan, machine, clock)
     single = one_image(spec, shapes)
     first = shapes[spec.inputs[0].name]
     if single is None or not first:
         return {}
     batch = first[0]
-    layers = fuse(spec)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
     deep = [step for step in plan.steps if step.inner is not None]
     within = {n: len(step.bands) for step in deep if not step.tiled for n in step.layers}
@@ -64,6 +68,28 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
         found[name] = replace(
             found[name], why=f"in a chain: {tiled[name]} tiles go through all of its layers"
         )
+    return found
+
+
+def _by_phases(
+    layers: Sequence[Layer], spec: ModelSpec, images: Images, plan: CpuPlan, machine: Machine, clock: float
+) -> dict[str, Forecast]:
+    """Of a model whose layers take images apart between two sums over all of them."""
+    prices = Prices(layers, images, machine, {}, ())
+    inside = {n for step in plan.steps if step.inner is not None and not step.tiled for n in step.layers}
+    found = {}
+    for i, layer in enumerate(layers):
+        if layer.node.op == "constant":
+            continue
+        seconds = prices.together(i) / (machine.threads * clock)
+        alone = f"on its own it is predicted to take {seconds * 1e6:,.0f} µs"
+        if layer.name in inside:
+            why = f"in a stack, image by image between two sums over the batch; {alone}"
+        elif not images.apart(layer):
+            why = "not in a stack: it needs other images, or few partial sums would not do"
+        else:
+            why = f"not in a stack: predicted to take no less time in one; {alone}"
+        found[layer.name] = Forecast(seconds, why)
     return found
 
 

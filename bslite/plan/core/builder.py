@@ -108,6 +108,7 @@ class Builder(Generic[M, T, S]):
         self.steps: list[S] = []
         self.flags: list[tuple[str, str]] = []
         self.layer: tuple[str, ...] = ()
+        self.around: Any = None  # what a stack's builder knows of the plan around it; the target's
         self.second = channels_second(spec, shapes) if second is None else second
         self._halos = halos or {}
         self._places = places

@@ -60,6 +60,16 @@ class Window(NamedTuple):
         """Whether planes of the filter outside the volume are left out of the sum; if not, rows are."""
         return self.depth.taps > 1 or self.depth.before > 0 or self.depth.after > 0
 
+    def making(self, first: int, stop: int) -> "Window | None":
+        """The windows that make the rows ``[first, stop)`` of the output, as if these were all, if any do."""
+        rows = self.rows
+        skip, end = (max(0, -(-(at - rows.first) // rows.step)) for at in (first, stop))
+        made = min(end, rows.made) - skip
+        if made < 1:
+            return None
+        start, place = rows.start + skip * rows.stride, rows.first + skip * rows.step - first
+        return self._replace(rows=rows._replace(start=start, made=made, first=place))
+
     @property
     def taps(self) -> int:
         """The number of taps."""

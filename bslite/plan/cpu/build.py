@@ -14,9 +14,10 @@ from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
 from bslite.plan.cpu.halos import halo_needs
+from bslite.plan.cpu.phases import images_of, in_phases
 from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
-from bslite.plan.cpu.stacks import choose_stacks, shown, worth_threads
+from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, worth_threads
 from bslite.plan.cpu.step import CpuBuilder, CpuPlan
 from bslite.plan.cpu.target import Cpu
 from bslite.plan.cpu.tuning import Tuning
@@ -50,7 +51,13 @@ def build_plan(
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
-    stacks = [] if whole else choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
+    images = None if whole else images_of(layers, spec, all_shapes, machine.threads)
+    stacks: list[Stack] = []
+    if images is not None:
+        layers, runs = in_phases(layers, images, machine, spec.outputs)
+        stacks = [Stack(*run) for run in runs]
+    elif not whole:
+        stacks = choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
     if tuning.chains:
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes)
     if not stacks and not layerwise:

@@ -10,6 +10,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Window, volume
+from bslite.plan.cpu.outside import once
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling
@@ -39,7 +40,19 @@ class Matrices(NamedTuple):
 
 
 def pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View:
-    """Append the step that packs matrices into panels ``[matrices, elements]``, rows in the order of taps."""
+    """Append the step that packs matrices into panels ``[matrices, elements]``, rows in the order of taps.
+
+    Weights that all images share are packed before them.
+    """
+
+    def packed(b: CpuBuilder, memory: View) -> View:
+        at = memory.offset + m.at - m.memory.offset
+        return _pack(b, m._replace(memory=memory, at=at), width, tail, panels)
+
+    return once(b, m.memory, packed)
+
+
+def _pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View:
     n0, n1, n2 = m.sizes
     count, rows = n0 * n1 * n2, m.rows * len(m.taps)
     size = rows * b.machine.lanes * ((panels - 1) * width + tail)
@@ -71,7 +84,7 @@ def with_weight(b: CpuBuilder, layer: Layer, filters: Filters) -> Filters:
     """
     view = given(b, layer, "weight")
     if view is not None and math.prod(view.shape[2:]) > 1:
-        view = b.arranged(view, 1, exact=True)
+        view = once(b, view, lambda b, view: b.arranged(view, 1, exact=True))
     return filters._replace(weight=view)
 
 

@@ -15,8 +15,10 @@ from bslite.plan.cpu.chain_steps import lower_chain
 from bslite.plan.cpu.chains import needed_after, units
 from bslite.plan.cpu.halos import halo_needs
 from bslite.plan.cpu.layer_steps import lower_layer
+from bslite.plan.cpu.outside import Outside
+from bslite.plan.cpu.phases import shared_inputs
 from bslite.plan.cpu.scratch import scratch_of
-from bslite.plan.cpu.stacks import Stack, one_image, shown
+from bslite.plan.cpu.stacks import Stack, shown
 from bslite.plan.cpu.step import Band, CpuBuilder, CpuPlan, End, step
 from bslite.plan.cpu.target import Cpu
 
@@ -47,17 +49,18 @@ def lower_layers(
 
 def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], bands: int = 1) -> None:
     """Append the step for ``layers`` in ``bands`` bands of rows; ``leaving`` are needed after it."""
-    single = one_image(b.spec, b.shapes)
-    assert single is not None
-    batch = b.shapes[b.spec.inputs[0].name][0]
+    shared = {name for layer in layers for name in shared_inputs(layer)}
+    sums = {layer.name for layer in layers if layer.node.declaration.sums_images}
+    taken = [name for name in taken_values(layers) if b.values[name].buffer not in b.consts]
+    images = [name for name in (*taken, *(layer.name for layer in layers)) if name not in shared | sums]
+    batch = b.shapes[images[0]][0]
+    assert all(b.shapes[name][0] == batch for name in images)
+    single = {**b.shapes} | {name: (1, *b.shapes[name][1:]) for name in images}
     b.layer = tuple(m for layer in layers for m in layer.members)
-    reads = [with_halo(b.values[n]) for n in taken_values(layers) if b.values[n].buffer not in b.consts]
+    reads = [with_halo(b.values[n]) for n in taken]
     writes = [b.write(name) for name in leaving]
     # Layers inside may also read a value that leaves, from its place outside, with the zeros beside it.
     reads += [with_halo(view) for view in writes if view.halo != NO_HALO]
-    for name in (*taken_values(layers), *leaving):
-        if b.values[name].buffer not in b.consts:
-            assert (b.shapes[name][0], single[name][0]) == (batch, 1), name
     assert bands == 1 or bands <= min(single[name][2] for name in leaving)
     places = place_concats(layers, single)
     maps = {}
@@ -66,22 +69,27 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
         maps = {name: reads for name, reads in found.items() if reads is not None}
         assert len(maps) == len(layers)
     stacks: list[Stack] = []
-    if bands == 1:  # an image too large for one core's L2 goes through in bands within the stack
+    if (
+        bands == 1 and not shared | sums
+    ):  # an image too large for one core's L2 goes through in bands within the stack
         alone = dataclasses.replace(b.machine, threads=1)
         runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving, b.tuning.banding)
         stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
     plans: list[CpuPlan] = []
     parts: list[Band] = []
+    around = Outside(b, batch)
     for band in range(bands):
         cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
         mine = {name: share(single[name][2], band, bands) for name in leaving} if bands > 1 else {}
-        plan, ends = _band(b, layers, cut, leaving, mine, stacks)
+        plan, ends = _band(b, layers, cut, leaving, mine, stacks, shared, around)
         same = next((i for i, other in enumerate(plans) if other == plan), len(plans))
         if same == len(plans):
             plans.append(plan)
         parts.append(Band(same, tuple(ends)))
-    made = step(b, Stacked(), batch * bands, reads, writes)
+    made = step(b, Stacked(), batch * bands, [*reads, *around.read], [*writes, *around.written])
     made.plans, made.bands = tuple(plans), tuple(parts)
+    for finish in around.after:
+        finish(b)
 
 
 def taken_values(layers: Sequence[Layer]) -> list[str]:
@@ -97,17 +105,21 @@ def _band(
     leaving: Sequence[str],
     mine: Mapping[str, Rows],
     stacks: Sequence[Stack],
+    shared: Collection[str],
+    around: Outside,
 ) -> tuple[CpuPlan, list[End]]:
     """The plan of one band of one image, and its ends.
 
     ``mine``: the rows that the band writes, of each value that leaves it. ``stacks``: nested ones.
+    ``shared``: the values that all images read whole.
     """
     shapes = dict(cut.whole) | {name: _height(cut.whole[name], z - a) for name, (a, z) in cut.rows.items()}
     places = place_concats(shown(layers, stacks, leaving), shapes)
     alone = Cpu(dataclasses.replace(b.machine, threads=1), b.tuning)
     halos = halo_needs(layers, places, b.spec, cut)
     inner = CpuBuilder(b.spec, shapes, alone, places, halos, cut, b.second)
-    ends: list[End] = []
+    inner.around = around
+    ends = around.ends = []
     for name in taken_values(layers):
         outside = b.values[name]
         if outside.buffer in b.consts:
@@ -116,6 +128,9 @@ def _band(
             view = dataclasses.replace(outside, buffer=copy)
             whole = name not in cut.rows or view.shape[2] == 1
             inner.values[name] = view if whole else view.slice(2, *cut.rows[name])
+            continue
+        if name in shared:
+            inner.values[name] = around.share(inner, outside)
             continue
         callers = b.buffers[outside.buffer].kind == "input"
         kind = "input" if callers else "outer"

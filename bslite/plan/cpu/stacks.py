@@ -47,6 +47,8 @@ def stackable(
 ) -> bool:
     """Whether the layer can be computed image by image."""
     nodes = [n for n in (layer.node, layer.affine, layer.activation) if n is not None]
+    if any(n.declaration.sums_images or n.declaration.share(len(n.inputs)) for n in nodes):
+        return False  # see `phases`
     inputs = [name for name in layer.inputs if name not in constants]
     integers = any(dtypes[name] not in ("float32", "bool") for name in (*layer.inputs, layer.name))
     if integers and any(n.declaration.may_fail for n in nodes):
@@ -135,18 +137,24 @@ class Stack(NamedTuple):
     def leaving(self, layers: Sequence[Layer], outputs: Iterable[str]) -> list[str]:
         """The values made here and needed after, in order; ``outputs`` are needed after all layers.
 
-        Constants do not leave: they exist for all images from the start.
+        Constants do not leave: they exist for all images from the start. Sums over images exist behind it.
         """
         needed = {name for layer in layers[self.stop :] for name in layer.inputs} | set(outputs)
-        mine = [layer for layer in layers[self.start : self.stop] if layer.node.op != "constant"]
-        return [layer.name for layer in mine if layer.name in needed]
+        mine = layers[self.start : self.stop]
+        return [layer.name for layer in mine if layer.name in needed and not _is_whole(layer)]
 
 
 def shown(layers: Sequence[Layer], stacks: Sequence[Stack], outputs: Iterable[str]) -> list[Layer]:
     """The layers whose values exist outside the stacks."""
     inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
     leaving = {name for stack in stacks for name in stack.leaving(layers, outputs)}
-    return [layer for i, layer in enumerate(layers) if i not in inside or layer.name in leaving]
+    outside = {layer.name for i, layer in enumerate(layers) if i not in inside}
+    return [x for x in layers if x.name in outside or x.name in leaving or _is_whole(x)]
+
+
+def _is_whole(layer: Layer) -> bool:
+    """Whether a layer in a stack makes one value for all images."""
+    return layer.node.op == "constant" or layer.node.declaration.sums_images
 
 
 def choose_stacks(

@@ -39,8 +39,9 @@ class Along(Record):
 class Segments(Record):
     """Windows as segments of ``segment`` neighbouring ones, the last of a line shorter.
 
-    ``images`` x ``planes`` x ``lines`` of ``pixels`` windows, each line cut into ``cuts`` segments. A part is
-    ``part`` segments, summed ``chunk`` segments at a time; there are ``parts``.
+    ``images`` x ``planes`` x ``lines`` of ``pixels`` windows, each line cut into ``cuts`` segments. Every
+    ``share`` of so many segments, an image's or all, is ``each`` parts of ``part`` segments, the last one
+    shorter; a part is summed ``chunk`` segments at a time. There are ``parts``.
     """
 
     images: int
@@ -50,6 +51,8 @@ class Segments(Record):
     cuts: int
     segment: int
     chunk: int
+    share: int
+    each: int
     part: int
     parts: int
     x_image: int

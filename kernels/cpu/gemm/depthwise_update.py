@@ -42,9 +42,9 @@ def depthwise_update(step, bases, item, scratch):
     for tap in range(taps):
         for r in range(first, end):
             store(y + tap * y_tap + r * BYTES, splat(f(0.0)))
-    total = s.images * s.planes * s.lines * s.cuts
-    begin = part * s.part
-    stop = min(total, begin + s.part)
+    share = part // s.each
+    begin = share * s.share + part % s.each * s.part
+    stop = min((share + 1) * s.share, begin + s.part)
     while begin < stop:
         last = min(stop, begin + s.chunk)
         for z in range(deep):

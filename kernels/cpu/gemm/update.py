@@ -215,9 +215,9 @@ def weight_update(step, bases, item, scratch):
             while at < stop:
                 store(at, splat(f(0.0)))
                 at += BYTES
-    total = s.images * s.planes * s.lines * s.cuts
-    begin = part * s.part
-    end = min(total, begin + s.part)
+    share = part // s.each
+    begin = share * s.share + part % s.each * s.part
+    end = min((share + 1) * s.share, begin + s.part)
     while begin < end:
         last = min(end, begin + s.chunk)
         for panel in range(first_panel, last_panel):

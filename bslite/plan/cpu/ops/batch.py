@@ -16,9 +16,10 @@ from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cpu.group_norm import lines_of, lines_of_band
 from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.outside import batch_of, behind, parts
 from bslite.plan.cpu.sharing import item_count, share_image
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.conv import residual_of
@@ -86,17 +87,23 @@ def lower_batch_stats(b: CpuBuilder, layer: Layer) -> None:
     batch = _batch(b, b.read(layer.node.inputs[0], inner=1, exact=True))
     (x,), (steps,), size = batch.views, batch.steps, batch.size
     cut, bands = _cut(b, batch, 3)
-    moments = b.dense((batch.images * bands * 3 * size.padded,))
-    first = ChannelMoments(x.start, moments.start, *steps, size, cut)
-    step(b, first, batch.images * bands * cut.blocks, [x], [moments])
-    y, home = b.writable(layer.name, 1)
-    block, items = _merged(b, size.channels, 2 * batch.images * bands)
-    second = BatchMoments(
-        moments.start, y.start, in_bytes((y.strides[0],))[0], batch.images, bands, cut.band_lines, size, block
-    )
-    step(b, second, items, [moments], [y])
-    if y is not home:
-        b.copy(y, home)
+    moments = parts(b, batch.images, (bands * 3 * size.padded,))
+    first = ChannelMoments(x.start, moments.here.start, *steps, size, cut)
+    step(b, first, batch.images * bands * cut.blocks, [x], [moments.here])
+
+    def finish(b: CpuBuilder) -> None:
+        images = moments.all.shape[0]
+        y, home = b.writable(layer.name, 1)
+        block, items = _merged(b, size.channels, 2 * images * bands)
+        second = BatchMoments(
+            moments.all.start, y.start, in_bytes((y.strides[0],))[0], images, bands, cut.band_lines, size,
+            block,
+        )  # fmt: skip
+        step(b, second, items, [moments.all], [y])
+        if y is not home:
+            b.copy(y, home)
+
+    behind(b, finish)
 
 
 @CPU.register("batch_sums")
@@ -107,21 +114,26 @@ def lower_batch_sums(b: CpuBuilder, layer: Layer) -> None:
     means, numbers = b.read(stats, inner=1, exact=True), [b.read(name, exact=True) for name in affine]
     (g, x), size = batch.views, batch.size
     cut, bands = _cut(b, batch, 2)
-    parts = batch.images * bands
-    partials = b.dense((parts * 2 * 2 * size.padded,))  # in float64
+    partials = parts(b, batch.images, (bands * 2 * 2 * size.padded,))  # in float64
     first = BatchProducts(
-        g.start, x.start, means.start, *_starts(numbers, means), partials.start, *batch.steps[0],
+        g.start, x.start, means.start, *_starts(numbers, means), partials.here.start, *batch.steps[0],
         *batch.steps[1], size, cut, Products(layer.node.attrs["through"]),
     )  # fmt: skip
-    step(b, first, parts * cut.blocks, [g, x, means, *numbers], [partials])
-    y, home = b.writable(layer.name, 1)
-    block, items = _merged(b, size.channels, parts)
-    second = BatchTotals(
-        partials.start, y.start, in_bytes((y.strides[0],))[0], parts, size.channels, size.padded, block
-    )
-    step(b, second, items, [partials], [y])
-    if y is not home:
-        b.copy(y, home)
+    step(b, first, batch.images * bands * cut.blocks, [g, x, means, *numbers], [partials.here])
+
+    def finish(b: CpuBuilder) -> None:
+        count = partials.all.shape[0] * bands
+        y, home = b.writable(layer.name, 1)
+        block, items = _merged(b, size.channels, count)
+        second = BatchTotals(
+            partials.all.start, y.start, in_bytes((y.strides[0],))[0], count, size.channels, size.padded,
+            block,
+        )  # fmt: skip
+        step(b, second, items, [partials.all], [y])
+        if y is not home:
+            b.copy(y, home)
+
+    behind(b, finish)
 
 
 def _starts(numbers: Sequence[View], other: View) -> list[Operand]:
@@ -142,7 +154,7 @@ def lower_batch_norm_grad(b: CpuBuilder, layer: Layer) -> None:
     (g, x, made, *_), size = batch.views, batch.size
     r, step_r = batch.views[-1], batch.steps[-1]
     cut = share_image(b.machine, batch.images, size.lines, size.channels, 6 * batch.loads)
-    elements = batch.images * size.lines * size.pixels
+    elements = batch_of(b, y) * size_of(y.shape[2:])
     rows = [row.start for pair in (stats, sums) for row in (pair, pair.slice(0, 1, 2))]
     record = BatchGradient(
         g.start, x.start, made.start, r.start, *rows,

@@ -9,19 +9,20 @@ phases are one product per pixel whose results lie side by side, and a copy brin
 """
 
 import math
+from collections.abc import Sequence
 
 from bslite.passes import Layer
 from bslite.passes.families import TRANSPOSED
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View
-from bslite.plan.core.windows import shapes_of_params, volume, windows_of
+from bslite.plan.core.windows import Window, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.halos import layer_halo
 from bslite.plan.cpu.ops.conv import convolve
 from bslite.plan.cpu.packing import with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder
-from bslite.plan.shared.conv import filters_of, residual_of
+from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
 @CPU.register(*TRANSPOSED, *(f"{name}_given" for name in TRANSPOSED))
@@ -37,9 +38,45 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
     x = b.read(node.inputs[0], halo=halo, exact=not depthwise)
     y, residual = b.write(layer.name), residual_of(b, layer)
     params = shapes_of_params(b.spec, node, b.shapes)
-    for window in windows_of(node, params, b.shapes, layer.name):
+    phases = windows_of(node, params, b.shapes, layer.name)
+    bands = _bands(b, y, phases) if depthwise else []
+    if len(bands) > 1:
+        _by_bands(b, layer, x, y, bands, phases, filters)
+        return
+    for window in phases:
         clipped = window.by_planes or bool(window.rows.before or window.rows.after)
         convolve(b, layer, x, y, residual, window, filters, clipped)
+
+
+def _bands(b: CpuBuilder, y: View, phases: Sequence[Window]) -> Sequence[range]:
+    """Rows that fit L2, of an image that does not, if phases write every other pixel.
+
+    Memory takes pixels in their order at twice the rate of pixels with gaps. Threads that share an image
+    would have to meet after every phase.
+    """
+    gaps = max(phase.cols.step for phase in phases) > 1 and len(y.shape) == 4
+    line, step = 4 * y.shape[1] * y.shape[-1], max(phase.rows.step for phase in phases)
+    if not gaps or b.machine.threads > 1 or y.shape[2] * line < b.machine.l2 // 2:
+        return []
+    rows = max(1, b.machine.l2 // 4 // (line * step)) * step
+    return [range(first, min(y.shape[2], first + rows)) for first in range(0, y.shape[2], rows)]
+
+
+def _by_bands(
+    b: CpuBuilder, layer: Layer, x: View, y: View, bands: Sequence[range], phases: Sequence[Window],
+    filters: Filters,
+) -> None:  # fmt: skip
+    """All phases of a band of rows, then a copy of it."""
+    n, channels, _, width = y.shape
+    memory = b.fresh((n, channels, len(bands[0]), width), 1, NO_HALO)
+    for rows in bands:
+        made = memory.slice(2, 0, len(rows))
+        for phase in phases:
+            window = phase.making(rows.start, rows.stop)
+            if window is not None:
+                clipped = bool(phase.rows.before or phase.rows.after)
+                convolve(b, layer, x, made, None, window, filters, clipped)
+        b.copy(made, y.slice(2, rows.start, rows.stop))
 
 
 def _side_by_side(b: CpuBuilder, layer: Layer) -> bool:

@@ -23,6 +23,8 @@ from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import Window, updated_windows, volume
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.ops.reduce import sum_of_parts
+from bslite.plan.cpu.outside import Parts, batch_of, behind, parts
+from bslite.plan.cpu.partials import PART, PARTIALS, PARTS, parts_of_image
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import line_tiling, max_rows
@@ -32,9 +34,6 @@ TOGETHER = 8  # taps beside one another that a depthwise tile sums
 LINE = 64  # bytes of a line of cache
 ALIASED = 2048  # bytes: pixels at multiples of it share few sets of a cache
 THIN = 16  # channels of x that, with those of the taps beside them, are one run of rows
-PART = 1024  # windows of a part, of which ...
-PARTS = 64  # ... there are so many at most, and no more than make ...
-PARTIALS = 1 << 22  # ... so many partial sums
 
 
 class _Pixels(NamedTuple):
@@ -64,15 +63,20 @@ def lower_conv_grad_weight(b: CpuBuilder, layer: Layer) -> None:
         made = _depthwise(b, x, g, window)
     else:
         made = _update(b, x, g, window, groups, thin and x.strides[4] == deep, packs)
-    total = sum_of_parts(b, made)
-    if depthwise:
-        total = b.reshaped(total, (1, *(axis.taps for axis in window), 1, made.shape[-1]))
-        total = total.slice(5, 0, groups).permute((5, 4, 0, 1, 2, 3))
-    else:
-        total = b.reshaped(total, (groups, *(axis.taps for axis in window), deep, made.shape[-1]))
-        total = total.slice(5, 0, columns).permute((0, 5, 4, 1, 2, 3))
-    home = b.write(layer.name)
-    b.copy(total, _apart(home, groups))
+
+    def finish(b: CpuBuilder) -> None:
+        images, each, *rest = made.all.shape
+        total = sum_of_parts(b, b.reshaped(made.all, (images * each, *rest)))
+        if depthwise:
+            total = b.reshaped(total, (1, *(axis.taps for axis in window), 1, rest[-1]))
+            total = total.slice(5, 0, groups).permute((5, 4, 0, 1, 2, 3))
+        else:
+            total = b.reshaped(total, (groups, *(axis.taps for axis in window), deep, rest[-1]))
+            total = total.slice(5, 0, columns).permute((0, 5, 4, 1, 2, 3))
+        home = b.write(layer.name)
+        b.copy(total, _apart(home, groups))
+
+    behind(b, finish)
 
 
 def _apart(view: View, groups: int) -> View:
@@ -86,7 +90,7 @@ def _apart(view: View, groups: int) -> View:
     )
 
 
-def _depthwise(b: CpuBuilder, x: View, g: View, window: Window) -> View:
+def _depthwise(b: CpuBuilder, x: View, g: View, window: Window) -> Parts:
     """Append the step of the partial sums ``[parts, taps, padded]`` of filters of one channel."""
     machine, channels = b.machine, g.shape[1]
     _, _, xp, xl, xc = x.strides
@@ -95,23 +99,23 @@ def _depthwise(b: CpuBuilder, x: View, g: View, window: Window) -> View:
         *in_bytes((window.depth.dilation * xp, window.rows.dilation * xl, window.cols.dilation * xc)),
     )  # fmt: skip
     registers = -(-channels // machine.lanes)
-    over = _segments(_merged(x, g, window), window.taps * channels)
-    made = b.dense((over.parts, window.taps, registers * machine.lanes))
+    over = _segments(x, g, window, window.taps * channels, batch_of(b, g))
+    made = parts(b, over.parts // over.each, (over.each, window.taps, registers * machine.lanes))
     wanted = -(-item_count(machine, float(size_of(g.shape)) * window.taps / machine.lanes) // over.parts)
     block = -(-registers // min(registers, wanted))
     blocks = -(-registers // block)
     together = -(-taps.cols // -(-taps.cols // TOGETHER))
     origin = x.offset + window.depth.start * xp + window.rows.start * xl + window.cols.start * xc
     record = DepthwiseUpdate(
-        Operand(x.buffer, origin), g.start, made.start, over, taps, _inside(window, False), channels,
-        made.shape[-1], block, blocks, together, DepthwiseUpdateSweep(together),
+        Operand(x.buffer, origin), g.start, made.here.start, over, taps, _inside(window, False), channels,
+        registers * machine.lanes, block, blocks, together, DepthwiseUpdateSweep(together),
         DepthwiseUpdateSweep((taps.cols - 1) % together + 1),
     )  # fmt: skip
-    step(b, record, over.parts * blocks, [x, g], [made], 6 * over.chunk)
+    step(b, record, over.parts * blocks, [x, g], [made.here], 6 * over.chunk)
     return made
 
 
-def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged: bool, packs: bool) -> View:
+def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged: bool, packs: bool) -> Parts:
     """Append the step of the partial sums ``[parts, groups, taps, depth, padded]``. ``merged``: the taps of a
     row of the filter are one, whose elements of x follow on one another. ``packs``: x is packed.
     """
@@ -124,10 +128,10 @@ def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged
     )  # fmt: skip
     depth = cols.taps * deep if merged else deep
     count = taps.deep * taps.rows * taps.cols
-    over = _segments(_merged(x, g, window), groups * count * depth * columns)
+    over = _segments(x, g, window, groups * count * depth * columns, batch_of(b, g))
     tiling = line_tiling(machine, depth, columns)
     padded = tiling.registers * machine.lanes
-    made = b.dense((over.parts, groups, count, depth, padded))
+    made = parts(b, over.parts // over.each, (over.each, groups, count, depth, padded))
 
     pixels, most = over.chunk * over.segment, max_rows(machine, tiling.width)
     lane_bytes = 4 * machine.lanes * -(-min(most, depth) // machine.lanes)
@@ -146,14 +150,14 @@ def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged
     table_at = tiles_at + -(-block_rows // most) * tile_bytes * packs
     origin = x.offset + window.depth.start * xp + window.rows.start * xl + cols.start * xc
     record = WeightUpdate(
-        Operand(x.buffer, origin), g.start, made.start, over, taps, _inside(window, packs), groups,
+        Operand(x.buffer, origin), g.start, made.here.start, over, taps, _inside(window, packs), groups,
         *in_bytes((deep, columns)), depth, block_rows, row_blocks, most, lane_bytes, columns, padded,
         tiling.width, tiling.tail, tiling.panels, block_panels, blocks, panel_bytes, tiles_at,
         tile_bytes * packs,
         table_at, UpdateSweep(tiling.width, most), UpdateSweep(tiling.tail, most),
     )  # fmt: skip
     scratch = table_at // 4 + 6 * over.chunk
-    step(b, record, over.parts * groups * row_blocks * blocks, [x, g], [made], scratch)
+    step(b, record, over.parts * groups * row_blocks * blocks, [x, g], [made.here], scratch)
     return made
 
 
@@ -169,13 +173,15 @@ def _inside(window: Window, packs: bool) -> Along:
     )  # fmt: skip
 
 
-def _merged(x: View, g: View, window: Window) -> _Pixels:
-    """The windows; lines that follow on one another in x and in g, and leave neither, are one line."""
+def _merged(x: View, g: View, window: Window, apart: bool) -> _Pixels:
+    """The windows; lines that follow on one another in x and in g, and leave neither, are one line. Images
+    that are ``apart`` never are.
+    """
     n, _, d, p, q = g.shape
     xs = [x.strides[0], *(x.strides[2 + i] * axis.stride for i, axis in enumerate(window))]
     gs = [g.strides[0], *g.strides[2:]]
     sizes = [n, d, p, q]
-    free = [True, *(not (a.before or a.after) for a in window[:2])]
+    free = [not apart, *(not (a.before or a.after) for a in window[:2])]
     if window.cols.before or window.cols.after:
         free[2] = False
     for axis in (2, 1, 0):
@@ -187,17 +193,25 @@ def _merged(x: View, g: View, window: Window) -> _Pixels:
     return _Pixels(tuple(sizes), tuple(xs), tuple(gs))  # type: ignore[arg-type]
 
 
-def _segments(pixels: _Pixels, size: int) -> Segments:
-    """The cut of the windows for a filter of ``size`` weights."""
+def _segments(x: View, g: View, window: Window, weights: int, batch: int) -> Segments:
+    """The cut of the windows of a filter of ``weights``; ``batch``: the images, here and elsewhere."""
+    elements = size_of(x.shape[1:]) + size_of(g.shape[1:])
+    each = parts_of_image(batch, size_of(g.shape[2:]), weights, elements)
+    pixels = _merged(x, g, window, each > 0)
     along = pixels.sizes[3]
     cuts = -(-along // CHUNK)
     segment = -(-along // cuts)
     cuts = -(-along // segment)
-    total = math.prod(pixels.sizes[:3]) * cuts
-    most = max(1, min(PARTS, PARTIALS // size))
-    parts = min(most, -(-total * segment // PART))
-    part = -(-total // parts)
+    share = math.prod(pixels.sizes[:3]) * cuts
+    shares = 1
+    if each:
+        shares = g.shape[0]
+        share //= shares
+    else:
+        each = min(max(1, min(PARTS, PARTIALS // weights)), -(-share * segment // PART))
+    part = -(-share // each)
+    each = -(-share // part)
     return Segments(
-        *pixels.sizes, cuts, segment, max(1, min(part, CHUNK // segment)), part, -(-total // part),
+        *pixels.sizes, cuts, segment, max(1, min(part, CHUNK // segment)), share, each, part, shares * each,
         *in_bytes(pixels.x), *in_bytes(pixels.g),
     )  # fmt: skip
