@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from bslite.cache import Recent
+from bslite.dropin.again import Again
 from bslite.dropin.blocks import Blocks
 from bslite.dropin.model import Model
 from bslite.dropin.stepping import Peer, seconds
@@ -24,7 +25,6 @@ from bslite.spec import Input, ModelSpec
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
 STATS = "batch_stats"
-ONCE = b"bslite has first derivatives only: what is differentiated twice takes a module without training=True"
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class Plan:
     forward: Model
     backward: Model
     outputs: int
+    weights: int
     seeds: Sequence[int]
     reads: Sequence[int]  # places of the inputs that the backward pass reads
     wrt: Sequence[int]  # places of the inputs that have gradients
@@ -61,17 +62,20 @@ class TrainedPart:
         tensors: Mapping[str, Tensor],
         threads: int | None,
         followed: Sequence[bool],
-        peer: Peer | None = None,
+        peer: Peer,
+        tune: bool = True,
         memory: int | None = None,
     ) -> None:
         """``tensors``: the module's parameters and buffers by name. ``followed``: for each output whether a
-        gradient may come from behind. ``peer``: what to measure the part against at its first call, and to
-        run if that is faster; None measures nothing. ``memory``: bytes that saved values may take.
+        gradient may come from behind. ``peer``: the part in torch, for second derivatives and, with ``tune``,
+        to measure the part against at its first call and to run if it is faster. ``memory``: bytes that saved
+        values may take.
 
         Raises UnsupportedError if a layer takes no weights that are values, or has weights that are computed
         from the module's.
         """
         self.threads, self.peer, self.memory = threads, peer, memory
+        self._measures = tune
         self.seconds: tuple[float, float] | None = None  # measured, of both passes: bslite's, torch's
         labels = (f"{label}#{i}" for i, label in enumerate(spec.labels))  # each of them another
         spec = spec.replace(labels=tuple(labels))
@@ -92,13 +96,13 @@ class TrainedPart:
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         given = (*tensors, *self.weights)
         taped = torch.is_grad_enabled() and bool(self._seeds) and any(t.requires_grad for t in given)
-        if taped and self.peer is not None and self.seconds is None:
+        if taped and self._measures and self.seconds is None:
             ours = self._taped, self.weights
             self.seconds = seconds(ours, (self.peer.run, self.peer.weights), tensors)
-        if self.peer is not None and self.slower:
+        if self.slower:
             return self.noted(list(self.peer.run(tensors, self.peer.weights)))
         if taped:
-            return list(_Step.apply(self.notes, self.plan(given), *given))
+            return list(_Step.apply(self.notes, self.plan(given), self.peer, *given))
         self._alone = self._alone or Model(self.spec, self.threads)
         return self.noted(self._alone(given))
 
@@ -116,7 +120,7 @@ class TrainedPart:
     def _taped(self, tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
         """Both passes with other weights; no statistics are noted."""
         given = (*tensors, *weights)
-        return list(_Step.apply((), self.plan(given), *given))
+        return list(_Step.apply((), self.plan(given), self.peer, *given))
 
     def noted(self, made: list[Tensor]) -> list[Tensor]:
         """What a pass made, its statistics put into the running ones."""
@@ -142,6 +146,7 @@ class TrainedPart:
             Model(halves.forward, self.threads, cells, empty),
             Model(halves.backward, self.threads, cells, empty),
             len(spec.outputs),
+            len(self.weights),
             seeds,
             [names.index(name) for name in halves.reads],
             wrt,
@@ -153,11 +158,13 @@ class _Step(torch.autograd.Function):
     """One forward pass on torch's tape."""
 
     @staticmethod
-    def forward(ctx: Any, notes: Sequence[Note], plan: Plan, *given: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, notes: Sequence[Note], plan: Plan, peer: Peer, *given: Tensor
+    ) -> tuple[Tensor, ...]:
         made = plan.forward(given)
         _note(notes, made)
         outputs, saved = made[: plan.outputs], made[plan.outputs :]
-        ctx.plan, ctx.count = plan, len(given)
+        ctx.plan, ctx.again = plan, Again.of(peer, given, plan.weights, plan.reads)
         ctx.save_for_backward(*(given[i] for i in plan.reads), *saved)
         ctx.mark_non_differentiable(*(y for i, y in enumerate(outputs) if i not in plan.seeds))
         ctx.set_materialize_grads(False)  # what has no gradient from behind is no zero to an optimizer
@@ -169,18 +176,26 @@ class _Step(torch.autograd.Function):
         behind = plan.halves.backward.inputs[-len(plan.seeds) :]
         with torch.no_grad():
             seeds = [_or_zeros(grads[i], own) for i, own in zip(plan.seeds, behind, strict=True)]
-            try:
-                made = plan.backward((*ctx.saved_tensors, *seeds))
-            except BsliteError as e:
-                raise EngineError(f"bslite failed in a backward pass, after its forward pass: {e}") from e
-        come = {i for i in plan.seeds if grads[i] is not None}
-        given = [grad if come & own else None for grad, own in zip(made, plan.reached, strict=True)]
+        found: list[Tensor | None] = [None] * ctx.again.count
         if torch.is_grad_enabled():  # create_graph
-            given = _once(given)
-        found: list[Tensor | None] = [None] * ctx.count
-        for place, grad in zip(plan.wrt, given, strict=True):
+            reads = dict(zip(plan.reads, ctx.saved_tensors, strict=False))
+            come = {i: grad for i in plan.seeds if (grad := grads[i]) is not None}
+            made = ctx.again.gradients(reads, come, plan.wrt)
+        else:
+            made = _backward(plan, ctx.saved_tensors, seeds)
+            seen = {i for i in plan.seeds if grads[i] is not None}
+            made = [grad if seen & own else None for grad, own in zip(made, plan.reached, strict=True)]
+        for place, grad in zip(plan.wrt, made, strict=True):
             found[place] = grad
-        return (None, None, *found)
+        return (None, None, None, *found)
+
+
+def _backward(plan: Plan, saved: Sequence[Tensor], seeds: Sequence[Tensor]) -> Sequence[Tensor]:
+    with torch.no_grad():
+        try:
+            return plan.backward((*saved, *seeds))
+        except BsliteError as e:
+            raise EngineError(f"bslite failed in a backward pass, after its forward pass: {e}") from e
 
 
 def _note(notes: Sequence[Note], made: Sequence[Tensor]) -> None:
@@ -196,15 +211,6 @@ def _or_zeros(grad: Tensor | None, own: Input) -> Tensor:
     if functorch.is_functorch_wrapped_tensor(grad) or functorch.is_legacy_batchedtensor(grad):
         raise UnsupportedError("bslite runs no batches of backward passes (vmap, is_grads_batched)")
     return grad
-
-
-def _once(grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """The same, with an error in the place of their derivatives, which `once_differentiable` of torch's has
-    only where the gradients from behind have some.
-    """
-    leaves = [None if grad is None else grad.detach().requires_grad_() for grad in grads]
-    behind: Any = torch._C._functions.DelayedError(ONCE, len(leaves))
-    return list(behind(*leaves))
 
 
 def _reached(backward: ModelSpec, seeds: Mapping[str, int]) -> list[frozenset[int]]:

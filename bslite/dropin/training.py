@@ -190,9 +190,9 @@ class Trainer:
         for part, size in zip(parts, sizes, strict=True):
             try:
                 spec = blueprint.spec(part, tensors)
-                peer = Peer.of(graph, part, value) if options.tune and options.memory is None else None
+                peer, tune = Peer.of(graph, part, value), options.tune and options.memory is None
                 share = None if options.memory is None else options.memory * size // max(1, sum(sizes))
-                made.append(TrainedPart(spec, tensors, options.threads, _followed(part), peer, share))
+                made.append(TrainedPart(spec, tensors, options.threads, _followed(part), peer, tune, share))
                 blueprint.parts.append(part)
             except BsliteError as e:
                 blueprint.refused.append(Refusal("part", self.name, str(e)))
