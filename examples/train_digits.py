@@ -3,8 +3,8 @@
     pip install -c constraints.txt -e ".[examples]"
     python examples/train_digits.py
 
-It is a training loop of torch as you know it. One line of it is bslite's: `bslite.optimize` with
-``training=True``. From there on the layers run forwards and backwards in bslite, while the parameters, the
+It is a training loop of torch as you know it. One line of it is bslite's: `bslite.optimize`. From
+there on the layers run forwards and backwards in bslite, while the parameters, the
 optimizer, the schedule and everything else stay torch's.
 """
 
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
     torch.manual_seed(0)
     data = digits()
     plain = network()
-    model = bslite.optimize(copy.deepcopy(plain), training=True)  # the one line that is bslite's
+    model = bslite.optimize(copy.deepcopy(plain))  # the one line that is bslite's
     losses, found = train(model, data, options.epochs)
     plot(losses, found, options.plot)
 

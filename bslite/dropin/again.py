@@ -16,8 +16,8 @@ CANNOT = "bslite cannot differentiate this backward pass: {}; use the module wit
 class Again:
     """A part as torch runs it, for a backward pass that is to be differentiated (``create_graph``).
 
-    ``weights``: the last of its ``count`` inputs. ``held``: those inputs that the tape does not save, by place,
-    each with its version: tensors that the user or the module has anyway, so that they cost no memory.
+    ``weights``: the last of its ``count`` inputs. ``held``: those inputs that the tape does not save, by
+    place, each with its version: tensors that the user or the module has anyway, which cost no memory.
     """
 
     peer: Peer

@@ -10,6 +10,6 @@ class Options:
     fallback: str = "warn"
     tune: bool = True
     threads: int | None = None
-    training: bool = False
+    training: bool | None = None  # None: steps in training mode
     bucket_mb: float | None = None
     memory: int | None = None

@@ -10,8 +10,8 @@ from bslite.frontends.torch.parts import Refusal
 
 TRAINING = "it is in training mode; bslite runs inference: call .eval()"
 GRADIENTS = (
-    "gradients are enabled and a parameter or an input requires them; bslite runs inference: "
-    "use torch.no_grad() or torch.inference_mode()"
+    "gradients are enabled in eval mode and a parameter or an input requires them: "
+    "use torch.no_grad() or torch.inference_mode(), or optimize(..., training=True) to have them from bslite"
 )
 AUTOCAST = "autocast is active; bslite computes in float32 only"
 CAPTURED = (
@@ -28,7 +28,7 @@ FAULT = "bslite failed while it prepared such a call, which is a fault of its ow
 
 DISTRIBUTED = (
     "a module that sums gradients of several processes does so from outside alone: "
-    "DistributedDataParallel(bslite.optimize(module, training=True))"
+    "DistributedDataParallel(bslite.optimize(module))"
 )
 
 

@@ -84,7 +84,7 @@ class Runner:
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        trains = self.options.training and self._needs_tape(args, kwargs)
+        trains = self._trains(args, kwargs)
         if self.module.__dict__["training"] and not trains:
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
         if around := reasons.outside():
@@ -120,11 +120,17 @@ class Runner:
             state.used = True
         return self._run(run, tensors, objects, args, kwargs)
 
-    def _needs_tape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether layers are in training mode, or gradients are wanted."""
+    def _trains(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the call is a step of training: layers are in that mode and gradients are wanted, or, if
+        asked for, one of the two.
+        """
+        if self.options.training is False:
+            return False
         tensors = (x for x in (*args, *kwargs.values(), *self.module.parameters()) if isinstance(x, Tensor))
         wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-        return wanted or any(m.training for m in self.module.modules())
+        if not (wanted or self.options.training):
+            return False
+        return bool(wanted and self.options.training) or any(m.training for m in self.module.modules())
 
     def _train(
         self, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],

@@ -27,7 +27,7 @@ def optimize(
     fallback: str = "warn",
     tune: bool = True,
     threads: int | None = None,
-    training: bool = False,
+    training: bool | None = None,
     bucket_mb: float | None = None,
     memory: int | None = None,
 ) -> Any:
@@ -38,17 +38,18 @@ def optimize(
     is traced once more, with sizes left free, later ones are not traced where the module allows.
 
     The module runs inference on float32 tensors of the CPU or, if module and inputs are on one, of a GPU (on
-    torch's current stream). The original forward runs, with one warning, in training mode, where gradients
-    are needed, under autocast, on several devices, on a device of another kind, and while another tool traces
-    the module. Operations that bslite has no op for run in torch inside the same graph; ``fallback`` says
-    whether a warning lists them (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised
-    (``"error"``). With ``tune``, a part that is measured slower in bslite than in torch stays in torch;
-    ``tune=False`` measures nothing, so that the same parts run in the same place every time. ``threads`` as
-    for `bslite.run`. `bslite.report` shows what runs where.
+    torch's current stream). The original forward runs, with one warning, in training mode without gradients,
+    where gradients are needed in eval mode, under autocast, on several devices, on a device of another kind,
+    and while another tool traces the module. Operations that bslite has no op for run in torch inside the
+    same graph; ``fallback`` says whether a warning lists them (``"warn"``), nothing is said (``"silent"``),
+    or UnsupportedError is raised (``"error"``). With ``tune``, a part that is measured slower in bslite than in
+    torch stays in torch; ``tune=False`` measures nothing, so that the same parts run in the same place every
+    time. ``threads`` as for `bslite.run`. `bslite.report` shows what runs where.
 
-    With ``training``, calls in training mode or with gradients run on torch's tape, float32 on the CPU: parts
-    of them in bslite, forwards and backwards, what has no gradient there in torch. A part has ``bucket_mb``
-    MB of parameters or fewer, whose gradients are ready together while the backward pass goes on. By default
+    Calls that need gradients with layers in training mode run on torch's tape, float32 on the CPU: parts of
+    them in bslite, forwards and backwards, what has no gradient there in torch. With ``training=True`` so do
+    those in eval mode or without gradients; with ``training=False`` torch trains. A part has ``bucket_mb`` MB
+    of parameters or fewer, whose gradients are ready together while the backward pass goes on. By default
     that is what a bucket of DistributedDataParallel holds if there is a process group, and else no limit.
     What parts save between the passes takes at most ``memory`` bytes, if it is given; the rest is computed
     again, what is cheap first. Then all parts stay in bslite, for torch keeps no such limit; what it saves

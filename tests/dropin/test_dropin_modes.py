@@ -20,7 +20,7 @@ def fast(net: Any) -> Any:
 
 def test_training_mode_runs_the_original_with_one_warning() -> None:
     net = Net()
-    fast = bslite.optimize(net, tune=False)
+    fast = bslite.optimize(net, training=False, tune=False)
     first = said(fast, images(4))
     assert len(first) == 1
     assert "model 'Net' runs in torch: it is in training mode" in first[0]
@@ -80,7 +80,7 @@ def test_inputs_that_bslite_does_not_take(make: Any, text: str) -> None:
 
 
 def test_the_warning_points_at_the_call() -> None:
-    fast = bslite.optimize(Net(), tune=False)
+    fast = bslite.optimize(Net(), training=False, tune=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fast(images(2))
@@ -88,7 +88,7 @@ def test_the_warning_points_at_the_call() -> None:
 
 
 def test_silent_says_nothing() -> None:
-    fast = bslite.optimize(Net(), tune=False, fallback="silent")
+    fast = bslite.optimize(Net(), training=False, tune=False, fallback="silent")
     assert said(fast, images(4)) == []
     assert list(bslite.report(fast).calls_in_torch) == [
         "it is in training mode; bslite runs inference: call .eval()"

@@ -183,10 +183,15 @@ def test_hooks_inside_are_left_to_torch() -> None:
     assert "forward hooks on layers inside the model" in next(iter(runner_of(ours).in_torch))
 
 
-def test_without_it_training_is_torchs() -> None:
-    module = bslite.optimize(nn.Linear(3, 2).train(), fallback="silent")
-    module(torch.randn(2, 3)).sum().backward()
-    assert runner_of(module).in_torch
+def test_who_trains() -> None:
+    """By default bslite does in training mode; gradients in eval mode have to be asked for."""
+    x = torch.randn(2, 3)
+    for training, modes in ((None, (True, False)), (True, (True, True)), (False, (False, False))):
+        for mode, ours in zip((True, False), modes, strict=True):
+            net = nn.Linear(3, 2).train(mode)
+            module = bslite.optimize(net, training=training, fallback="silent", tune=False)
+            module(x).sum().backward()
+            assert bool(runner_of(module).in_torch) is not ours, (training, mode)
 
 
 def test_attributes_and_hooks_that_come_later_are_noticed() -> None:
