@@ -42,9 +42,9 @@ def optimize(
     where gradients are needed in eval mode, under autocast, on several devices, on a device of another kind,
     and while another tool traces the module. Operations that bslite has no op for run in torch inside the
     same graph; ``fallback`` says whether a warning lists them (``"warn"``), nothing is said (``"silent"``),
-    or UnsupportedError is raised (``"error"``). With ``tune``, a part that is measured slower in bslite than in
-    torch stays in torch; ``tune=False`` measures nothing, so that the same parts run in the same place every
-    time. ``threads`` as for `bslite.run`. `bslite.report` shows what runs where.
+    or UnsupportedError is raised (``"error"``). With ``tune``, a part that is measured slower in bslite than
+    in torch stays in torch; ``tune=False`` measures nothing, so that the same parts run in the same place
+    every time. ``threads`` as for `bslite.run`. `bslite.report` shows what runs where.
 
     Calls that need gradients with layers in training mode run on torch's tape, float32 on the CPU: parts of
     them in bslite, forwards and backwards, what has no gradient there in torch. With ``training=True`` so do
