@@ -107,7 +107,7 @@ def _software() -> dict[str, str]:
 
 
 def _machine() -> dict[str, str]:
-    from bslite.engines.cpu.threads import available_cores, default_threads
+    from bslite.engines.cpu.threads import available_cores, decided, default_threads
     from bslite.kernels.cpu.runtime.cache import kernels_dir, of_these_sources
     from bslite.kernels.cpu.vector.target import simd
 
@@ -119,7 +119,8 @@ def _machine() -> dict[str, str]:
     return {
         "processor": f"{cpu}, {available_cores()} of {os.cpu_count()} cores available",
         "vectors": f"{lanes} float32 lanes, {registers} registers",
-        "threads": _threads(default_threads()),
+        "threads": decided(),
+        "run by": _layer(default_threads()),
         "measured": _measured(),
         "kernels on disk": f"{ours} in {folder}{stale}",
         "GPU": _gpu(),
@@ -154,16 +155,16 @@ def _measured() -> str:
     )
 
 
-def _threads(count: int) -> str:
-    """The number of threads, and Numba's threading layer, which is known only after a parallel region."""
+def _layer(count: int) -> str:
+    """What runs the threads: Numba's threading layer, which is known only after a parallel region."""
     if count == 1:
-        return "1"
+        return "the calling thread alone"
     import numba
 
     from bslite.engines.cpu.job import start_threads
 
     start_threads(count)
-    return f"{count}, by {numba.threading_layer()}"
+    return f"Numba's threading layer {numba.threading_layer()}"
 
 
 def _version(name: str) -> str:

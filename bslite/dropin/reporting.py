@@ -9,6 +9,7 @@ from bslite.dropin.reasons import Unsupported, grouped
 from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Kind, Runner, runner_of
 from bslite.dropin.training_report import TrainingReport, training_reports
+from bslite.engines.cpu.threads import decided
 from bslite.frontends.torch.capture import tensors as named_tensors
 
 
@@ -40,6 +41,7 @@ class Report:
     weights_followed: int
     device: str = "cpu"  # that the module is on
     training: tuple[TrainingReport, ...] = ()  # calls in training mode, or with gradients
+    threads: str = ""  # how many run it on the CPU, and what decided it
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -48,6 +50,8 @@ class Report:
     def __str__(self) -> str:
         where = "" if self.device == "cpu" else f" on {self.device}"
         lines = [f"{self.model}: optimized by bslite{where}, fallback={self.fallback!r}, tune={self.tune}"]
+        if self.threads:
+            lines.append(f"threads: {self.threads}")
         if not self.kinds and not self.training:
             lines.append("not specialised yet: call it, or give optimize() example inputs")
         for kind in self.kinds:
@@ -75,6 +79,7 @@ def report(module: Any) -> Report:
 def report_of(runner: Runner) -> Report:
     """The report of a runner."""
     options = runner.options
+    where = next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu")
     return Report(
         runner.name,
         options.fallback,
@@ -82,8 +87,9 @@ def report_of(runner: Runner) -> Report:
         tuple(_kind(k) for k in runner.kinds.values()),
         dict(runner.in_torch),
         runner.rebuilt,
-        next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu"),
+        where,
         training_reports(runner),
+        decided(options.threads) if where == "cpu" else "",
     )
 
 
