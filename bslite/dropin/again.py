@@ -48,7 +48,7 @@ class Again:
         if any(tensor._version != version for tensor, version in self.held.values()):
             raise UnsupportedError(CANNOT.format("an input was changed in place since the forward pass"))
         weights = [given.get(places.get(id(t), -1), t) for t in self.peer.weights]
-        made = self.peer.run([given[i].clone() for i in inputs], weights)  # torch may write into its inputs
+        made = self.peer.run([given[i] for i in inputs], weights)
         return list(
             torch.autograd.grad(
                 [made[i] for i in behind],

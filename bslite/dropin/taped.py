@@ -153,6 +153,8 @@ class TapedSurvey(Survey):
             return
         one = GraphBuilder("one")
         for name in names:
+            if not all(getattr(d, "is_number", True) for d in self.store.shapes[name]):
+                raise UnsupportedError("a size depends on the numbers of a tensor")
             shape = [int(d) for d in self.store.shapes[name]]
             one.input(name, shape, shape, self.store.dtypes[name])
         one.params.update({key: self.store.builder.params[key] for key in node.params.values()})

@@ -133,9 +133,10 @@ class TrainedPart:
         return self._plans.get(key, lambda: self._make(given))
 
     def _make(self, given: Sequence[Tensor]) -> Plan:
-        spec, seeds = self.spec, self._seeds
-        names = [i.name for i in spec.inputs]
+        spec, names = self.spec, [i.name for i in self.spec.inputs]
         wrt = [i for i, t in enumerate(given) if t.requires_grad and spec.dtypes[names[i]] == "float32"]
+        moves = _depends(spec, {names[i] for i in wrt})
+        seeds = [i for i in self._seeds if spec.outputs[i] in moves] or self._seeds
         shapes, of = [tuple(t.shape) for t in given], [spec.labels[i] for i in seeds]
         joint = gradient(spec, [names[i] for i in wrt], shapes, of, unit=False)
         behind = [f"d/{label}" for label in of]
@@ -211,6 +212,15 @@ def _or_zeros(grad: Tensor | None, own: Input) -> Tensor:
     if functorch.is_functorch_wrapped_tensor(grad) or functorch.is_legacy_batchedtensor(grad):
         raise UnsupportedError("bslite runs no batches of backward passes (vmap, is_grads_batched)")
     return grad
+
+
+def _depends(spec: ModelSpec, names: set[str]) -> set[str]:
+    """The values through which gradients of ``names`` go: not through integers and conditions."""
+    found = set(names)
+    for node in spec.nodes:
+        if spec.dtypes[node.name] == "float32" and not found.isdisjoint(node.inputs):
+            found.add(node.name)
+    return found
 
 
 def _reached(backward: ModelSpec, seeds: Mapping[str, int]) -> list[frozenset[int]]:

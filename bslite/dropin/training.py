@@ -14,7 +14,7 @@ from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import OUTER_HOOKS
 from bslite.dropin.options import Options
 from bslite.dropin.partition import Part, partition
-from bslite.dropin.reasons import CHANGES, DISTRIBUTED, GIVEN, SLOWER, WAITS, distributed
+from bslite.dropin.reasons import CHANGES, DISTRIBUTED, FAULT, GIVEN, SLOWER, WAITS, distributed
 from bslite.dropin.signature import Key
 from bslite.dropin.stages import most_bytes
 from bslite.dropin.stepping import Peer, constants
@@ -146,7 +146,11 @@ class Trainer:
         if self._seen[kind] < self._traces:
             return Left(WAITS.format(traces=self._traces), False)
         self._traces += 1
-        return self.made.put(kind, self._make(tensors, args, kwargs))
+        try:
+            return self.made.put(kind, self._make(tensors, args, kwargs))
+        except Exception as e:
+            self.made.put(kind, Left(FAULT.format(error=f"{type(e).__name__}: {e}".splitlines()[0])))
+            raise
 
     def forget(self) -> None:
         """Drop all traces."""

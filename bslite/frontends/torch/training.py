@@ -16,6 +16,7 @@ from bslite.frontends.torch.graph import Graph, writes
 from bslite.frontends.torch.modes import write_out
 from bslite.frontends.torch.noise import draw
 from bslite.frontends.torch.put import put
+from bslite.frontends.torch.written import write_values
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,6 +99,7 @@ def rewrite(program: Any, name: str) -> "set[Node]":
     """
     ops, aten, graph = operations(), load_torch().ops.aten, program.graph
     write_out(program, name)
+    write_values(graph, name)
     targets = {s.arg.name: s.target for s in program.graph_signature.input_specs}
     stored = {targets[n.name]: n for n in graph.nodes if n.op == "placeholder"}
     effects: set[Node] = set()

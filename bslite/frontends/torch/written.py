@@ -1,0 +1,175 @@
+"""Operations in place, in a traced graph, as values: after this no tensor changes.
+
+Whoever reads a tensor, or a view of it, after another view was written to reads what was written: the view
+is put back into the tensor that it is of, others are taken from it anew. Gradients are those of the
+operations in place.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from bslite.errors import UnsupportedError
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.graph import draws, is_getitem, memory, writes
+from bslite.frontends.torch.put import put
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+RESHAPED = ("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as")
+SAME = ("alias", "contiguous", "to", "lift_fresh")
+
+
+def write_values(graph: Any, name: str) -> None:
+    """Replace the operations in place by their twins that make a value, but for those on what the graph is
+    given and those that fill new memory with drawn numbers.
+
+    Raises UnsupportedError for one that has no twin, and for a view that cannot be put back.
+    """
+    _Values(graph, name).write()
+    graph.lint()
+
+
+class _Values:
+    """The tensors of a traced graph by the names that it has for them, and their values by and by.
+
+    ``base``: the tensor that a view is of. ``now``: a tensor's present value, and of which write. ``names``:
+    the tensor that a new node is a value of.
+    """
+
+    def __init__(self, graph: Any, name: str) -> None:
+        self.graph, self.name = graph, name
+        self.base: dict[Node, Node] = {}
+        self.now: dict[Node, tuple[Node, int]] = {}
+        self.writes: dict[Node, int] = {}  # to the memory of a tensor that is no view
+        self.names: dict[Node, Node] = {}
+        self.places: dict[int, Node] = {}  # memory -> the first tensor that lies there
+
+    def write(self) -> None:
+        """Go through the graph in order."""
+        for node in list(self.graph.nodes):
+            viewed = self._viewed(node)
+            for source in node.all_input_nodes:
+                with self.graph.inserting_before(node):
+                    present = self._present(source)
+                if present is not source:
+                    node.replace_input_with(source, present)
+            if node.op == "call_function" and writes(node):
+                self._write(node)
+            elif viewed is not None:
+                self.base[node] = viewed
+                self.now[node] = node, self.writes.get(self._root(viewed), 0)
+
+    def _name(self, node: "Node") -> "Node":
+        return self.names.get(node, node)
+
+    def _viewed(self, node: "Node") -> "Node | None":
+        """The tensor that ``node`` is a view of, if it is one."""
+        place = memory(node)
+        first = None if place is None else self.places.setdefault(place, node)
+        source: Any = node.args[0] if node.args else None
+        if hasattr(source, "meta") and memory(self._name(source)) == place:
+            return None if place is None else self._name(source)
+        return None if first is node else first  # one of several results, such as a chunk
+
+    def _root(self, node: "Node") -> "Node":
+        while node in self.base:
+            node = self.base[node]
+        return node
+
+    def _present(self, node: "Node") -> "Node":
+        """The value of a tensor after the last write to its memory."""
+        node = self._name(node)
+        count = self.writes.get(self._root(node), 0)
+        value, of = self.now.get(node, (node, 0))
+        if of != count:
+            at = self._present(self.base[node])
+            if is_getitem(node):
+                raise self._cannot(node)
+            value = put(self.graph, node, node.target, at, *node.args[1:], **node.kwargs)
+            self.now[node], self.names[value] = (value, count), node
+        return value
+
+    def _write(self, node: "Node") -> None:
+        target: Any = node.args[0] if node.args else None
+        place = self._name(target) if hasattr(target, "meta") else target
+        root = self._root(place)
+        if getattr(place, "op", "") == "placeholder" or (draws(node) and self._is_new(node)):
+            self.now[place], self.names[node] = (node, self.writes.get(root, 0)), place
+            return  # the module's own, or given: `rewrite` says what may be done to them
+        schema: Any = node.target._schema  # type: ignore[union-attr]
+        written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
+        if not hasattr(target, "meta") or root.op == "placeholder" or not written[0] or any(written[1:]):
+            raise self._cannot(node)
+        with self.graph.inserting_before(node):
+            made = {place: (value := self._twin(node))}
+            while place in self.base:
+                before = self._present(self.base[place])
+                value = self._put_back(place, before, value)
+                place = self.base[place]
+                made[place] = value
+        count = self.writes[root] = self.writes.get(root, 0) + 1
+        for tensor, value in made.items():
+            self.now[tensor], self.names[value] = (value, count), tensor
+        node.replace_all_uses_with(next(iter(made.values())))
+        self.graph.erase_node(node)
+
+    def _is_new(self, node: "Node") -> bool:
+        """Whether the first thing that happens to a tensor is that it is filled."""
+        first: Any = node.args[0]
+        return first not in self.base and next(iter(first.users)) is node and operation(node) != "dropout"
+
+    def _twin(self, node: "Node") -> "Node":
+        """A new node that makes what ``node`` writes, in the shape and of the dtype of what it writes to."""
+        aten, op, given = load_torch().ops.aten, operation(node), list[Any](node.args)
+        x, args = given[0], given[1:]
+        want = x.meta["val"]
+
+        def made(target: Any, *given: Any, **named: Any) -> "Node":
+            return put(self.graph, node, target, *given, **named)
+
+        if op == "zero" or (op == "fill" and not hasattr(args[0], "meta")):
+            return made(aten.full_like.default, x, args[0] if args else 0)
+        if op in ("copy", "fill"):
+            value = made(aten.expand.default, args[0], list(want.shape))
+            return made(aten.clone.default, made(aten.to.dtype, value, want.dtype))
+        twin = getattr(getattr(aten, op, None), node.target._overloadname, None)  # type: ignore[union-attr]
+        if twin is None or twin._schema.is_mutable:
+            raise self._cannot(node)
+        value = made(twin, *node.args, **node.kwargs)
+        have = value.meta["val"]
+        return value if have.dtype == want.dtype else made(aten.to.dtype, value, want.dtype)
+
+    def _put_back(self, view: "Node", whole: "Node", value: "Node") -> "Node":
+        """``whole`` with ``value`` in the place of ``view``, which was taken from it."""
+        aten, op, args = load_torch().ops.aten, operation(view), list[Any](view.args[1:])
+        shape = list(whole.meta["val"].shape)
+
+        def made(target: Any, *given: Any) -> "Node":
+            return put(self.graph, view, target, *given)
+
+        if op == "slice":
+            return made(aten.slice_scatter.default, whole, value, *args)
+        if op == "narrow":
+            axis, start, count = args
+            return made(aten.slice_scatter.default, whole, value, axis, start, start + count)
+        if op == "select":
+            axis, index = args[0] % len(shape), args[1] % shape[args[0]]
+            line = made(aten.unsqueeze.default, value, axis)
+            return made(aten.slice_scatter.default, whole, line, axis, index, index + 1)
+        if op in ("transpose", "t"):
+            return made(view.target, value, *args)
+        if op == "permute":
+            axes = [a % len(shape) for a in args[0]]
+            return made(aten.permute.default, value, [axes.index(i) for i in range(len(axes))])
+        if op in RESHAPED and math.prod(value.meta["val"].shape) == math.prod(shape):
+            return made(aten.reshape.default, value, shape)
+        if op in SAME:
+            return value
+        raise self._cannot(view)
+
+    def _cannot(self, node: "Node") -> UnsupportedError:
+        return UnsupportedError(
+            f"model {self.name!r}: an operation in place shows elsewhere, at {node.name!r}"
+        )
