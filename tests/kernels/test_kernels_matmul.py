@@ -10,6 +10,8 @@ from support.kernel_checks import ran
 from support.noise import noise
 
 from bslite import reference
+from bslite.machine import Machine
+from bslite.plan import build_plan
 from bslite.spec import ModelSpec
 
 
@@ -118,3 +120,39 @@ def test_nan_stays_in_its_row_and_column() -> None:
     touched[2, 3], touched[1, :, 34] = True, True
     assert np.isnan(got[touched]).all()
     np.testing.assert_array_equal(got[~touched], clean[~touched])
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+@pytest.mark.parametrize(
+    ("m", "k", "n"),
+    [(1, 300, 130), (2, 33, 65), (5, 1100, 40), (16, 257, 1000), (16, 2100, 10), (37, 130, 47), (1, 2, 3)],
+)
+def test_a_matrix_that_is_not_packed(m: int, k: int, n: int, by_columns: bool) -> None:
+    """It gives the bits of a weight that is a constant; its rows are a part of longer ones."""
+    graph = Graph()
+    x = graph.input("x", (m, k))
+    wide, bias = noise(n, k + 3, seed=1) if by_columns else noise(k, n + 3, seed=1), noise(n, seed=2)
+    inputs = [noise(m, k), wide]
+    w = graph("slice", "part", graph.input("wide", wide.shape), axis=1, start=1, stop=wide.shape[1] - 2)
+    part = wide[:, 1:-2]
+    if by_columns:
+        y, inputs = graph("linear_given", "y", x, w, graph.input("bias", (n,))), [*inputs, bias]
+        packed = one_op("linear", (m, k), weight=np.ascontiguousarray(part), bias=bias)
+    else:
+        y = graph("matmul", "y", x, w)
+        packed = one_op("linear", (m, k), weight=np.ascontiguousarray(part.T))
+    spec = graph.build(y)
+    plan = build_plan(spec, [i.shape for i in inputs], Machine())
+    assert [type(step.record).__name__ for step in plan.steps] == ["Unpacked"]
+    np.testing.assert_array_equal(ran(spec, *inputs), ran(packed, inputs[0]), strict=True)
+
+
+def test_when_a_matrix_is_packed() -> None:
+    """Where there are many rows, and where a matrix in cache is narrow for the threads there are."""
+
+    def kernels(m: int, k: int, n: int, threads: int = 2) -> list[str]:
+        plan = build_plan(one_op("matmul", (m, k), (k, n)), [(m, k), (k, n)], Machine(threads=threads))
+        return [type(step.record).__name__ for step in plan.steps]
+
+    assert kernels(16, 4096, 25088) == kernels(64, 768, 3072) == ["Unpacked"]
+    assert kernels(1024, 768, 3072) == kernels(40, 4096, 33, threads=8) == ["PackPanels", "Conv"]

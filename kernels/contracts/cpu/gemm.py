@@ -2,7 +2,7 @@
 
 from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, UnpackedSweep
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 
 Three = tuple[int, int, int]
@@ -166,6 +166,44 @@ class PackPanels(StepRecord, kernel="pack_panels"):
     panels: int
     block_panels: int
     blocks: int
+
+
+class Unpacked(StepRecord, kernel="unpacked"):
+    """A product of few rows with a matrix ``w [terms, columns]`` that is read once, as it lies in memory.
+
+    Items are ``blocks`` of ``block_panels`` panels of columns; a panel has ``width`` vector registers, the
+    last one ``tail``. Parts of ``part`` terms are summed one after the other, ``near`` terms at a time for
+    all panels of a block. ``packed_at`` is the place in scratch memory of a panel of so many terms.
+    """
+
+    x: Operand
+    w: Operand
+    y: Operand
+    bias: Operand
+    x_row: int
+    w_row: int
+    w_col: int
+    y_row: int
+    rows: int
+    terms: int
+    columns: int
+    part: int
+    near: int
+    width: int
+    tail: int
+    panels: int
+    block_panels: int
+    blocks: int
+    packed_at: int
+    most: int
+    sweep: UnpackedSweep
+    tail_sweep: UnpackedSweep
+    end: Epilogue
+
+    @property
+    def tile(self) -> str:
+        """The register tile as ``rows x vector registers``."""
+        return f"{-(-self.rows // -(-self.rows // self.most))}x{self.width}"
 
 
 class Attention(StepRecord, kernel="attention"):

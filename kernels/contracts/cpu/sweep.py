@@ -26,3 +26,10 @@ class DepthwiseSweep(Variant):
     stride: int
     most: int
     deep: bool = False
+
+
+class UnpackedSweep(Variant):
+    """Tiles of running sums, at most ``most`` rows by ``vecs`` vector registers."""
+
+    vecs: int
+    most: int

@@ -8,6 +8,7 @@ from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.cpu.unpacked import multiplied_unpacked
 
 
 @CPU.register("linear", "linear_given")
@@ -26,13 +27,16 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k)
     weight = given(b, layer, "weight")
-    pack = None
+    pack, done = None, False
     if weight is not None:
         outer, inner = weight.strides
-        pack = packing(b, Matrices(weight, weight.offset, c, k, inner, outer))
-    contraction(
-        b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
-        bias=bias_of(b, layer),
-    )  # fmt: skip
+        matrices = Matrices(weight, weight.offset, c, k, inner, outer)
+        done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
+        pack = packing(b, matrices)
+    if not done:
+        contraction(
+            b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
+            bias=bias_of(b, layer),
+        )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

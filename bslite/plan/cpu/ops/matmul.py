@@ -13,6 +13,7 @@ from bslite.plan.cpu.packing import Matrices, pack
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import LineTiling
+from bslite.plan.cpu.unpacked import multiplied_unpacked
 from bslite.plan.shared.attention import copied
 
 MAX_STEPS = 16  # where the batch axes do not merge; beyond that, both operands are copied out in full
@@ -41,6 +42,11 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     """Append the steps for operands of the full batch; return False, without a step, for too many."""
     (m, k), n = x.shape[-2:], w.shape[-1]
     batch = y.shape[:-2]
+    if math.prod(batch) == 1:
+        left, right, made = (View(v.buffer, v.offset, v.shape[-2:], v.strides[-2:]) for v in (x, w, y))
+        matrices = Matrices(right, right.offset, k, n, right.strides[0], right.strides[1])
+        if multiplied_unpacked(b, layer, left, matrices, reduction_of_rows(k, n), made):
+            return True
     # w's matrices are packed one after the other, each once: repeated ones have stride 0
     own = tuple(size if stride else 1 for size, stride in zip(batch, w.strides, strict=False))
     order = tuple(s if stride else 0 for s, stride in zip(contiguous(own), w.strides, strict=False))
