@@ -81,3 +81,21 @@ def test_measuring_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_measured_without_tune(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trained, "seconds", lambda *given: pytest.fail("it was measured"))
     step(bslite.optimize(normed().train(), training=True, tune=False), [torch.randn(2, 3, 9, 9)])
+
+
+@pytest.mark.parametrize("measured", [OURS, THEIRS])
+def test_packed_sequences_are_measured_as_quietly(
+    measured: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their stand-ins among torch's operations have gradients, of which torch does not warn."""
+
+    def forward(m: Any, x: Tensor, lengths: Tensor) -> Tensor:
+        y, _ = m.cells(nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
+        return torch.special.i0e(m.last(nn.utils.rnn.pad_packed_sequence(y)[0]))
+
+    measure = trained.seconds
+    monkeypatch.setattr(trained, "seconds", lambda *given: (measure(*given), measured)[1])
+    torch.manual_seed(0)
+    net = Made(forward, cells=nn.LSTM(5, 6, bidirectional=True), last=nn.Linear(12, 3)).train()
+    given = [(torch.randn(7, 3, 5), torch.tensor([7, 3, 5])) for _ in range(2)]
+    alike(net, given, reason=SLOWER if measured is THEIRS else "", tune=True)

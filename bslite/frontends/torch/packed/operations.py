@@ -32,12 +32,28 @@ def operations() -> Any:
     for schema, (name, run, fake) in given.items():
         library.define(schema)
         library.impl(name, run, "CPU")
+        library.impl(name, _followed(name, run), "AutogradCPU")
         torch.library.register_fake(f"bslite::{name}", fake, lib=library)
     operations_kept.append(library)  # it undefines them when it goes
     return torch.ops.bslite
 
 
 operations_kept: list[Any] = []
+
+
+def _followed(name: str, run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, whose operations autograd follows, where tensors have numbers; the rule for traced ones."""
+    torch = load_torch()
+
+    def both(*given: Any) -> Any:
+        leaves = torch.utils._pytree.tree_leaves(given)
+        plain = (torch.Tensor, torch.nn.Parameter)
+        if all(type(x) in plain for x in leaves if isinstance(x, torch.Tensor)):
+            return run(*given)
+        with torch._C._AutoDispatchBelowAutograd():
+            return getattr(torch.ops.bslite, name)(*given)
+
+    return both
 
 
 def _lengths(lengths: "Tensor", x: "Tensor", sorted: bool, longest: int | None, whole: bool) -> "Tensor":
