@@ -232,19 +232,25 @@ def _reached(backward: ModelSpec, seeds: Mapping[str, int]) -> list[frozenset[in
 
 
 def _owners(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The module's tensors that the parameters of ``spec`` are, by key."""
+    """The module's tensors that the parameters of ``spec`` are, by key.
+
+    Raises UnsupportedError for one that is not where the module has it, or where another that learns is, too:
+    a model has them for one, and each has a gradient of its own.
+    """
     found: dict[str, Tensor] = {}
-    lie = {
-        (t.data_ptr(), tuple(t.shape), t.stride()): t for t in tensors.values() if t.dtype == torch.float32
-    }
+    lie: dict[tuple[object, ...], list[Tensor]] = {}
+    for t in {id(t): t for t in tensors.values() if t.dtype == torch.float32}.values():
+        lie.setdefault((t.data_ptr(), tuple(t.shape), t.stride()), []).append(t)
     learnt = any(t.requires_grad for t in tensors.values())
     for key, array in spec.params.items():
         if array.dtype != "float32":
             continue
         strides = tuple(s // array.itemsize for s in array.strides)
-        tensor = lie.get((array.ctypes.data, array.shape, strides))
-        if tensor is not None:
-            found[key] = tensor
+        there = lie.get((array.ctypes.data, array.shape, strides), ())
+        if len(there) > 1 and any(t.requires_grad for t in there):
+            raise UnsupportedError(f"parameter {key!r} shares its memory with another")
+        if there:
+            found[key] = there[0]
         elif array.size > 1 and learnt and key in tensors:
             raise UnsupportedError(f"parameter {key!r} is not where the module has it")
     return found

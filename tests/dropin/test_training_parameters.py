@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support.torch_modules import Made
-from support.training import alike
+from support.training import alike, step
 from torch import Tensor, nn
 
 USES: dict[str, tuple[Callable[[Any, Tensor], Tensor], tuple[int, ...]]] = {
@@ -64,3 +64,14 @@ def test_outputs_may_have_one_name_and_be_one_value() -> None:
 
     torch.manual_seed(0)
     alike(Made(forward, a=nn.Linear(8, 3)).train(), [(torch.randn(5, 8),)])
+
+
+def test_parameters_that_share_memory_have_gradients_of_their_own() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def run(module: Any, inputs: Any) -> Any:
+        module[2].weight.data = module[0].weight.data
+        return step(module, inputs)
+
+    alike(net.train(), [(torch.randn(5, 8),)], run, reason="trains no part of it")
