@@ -1,4 +1,4 @@
-"""Train a small convolutional network on handwritten digits, in about a minute.
+"""Train a small convolutional network on handwritten digits, in less than a minute.
 
     pip install -c constraints.txt -e ".[examples]"
     python examples/train_digits.py
