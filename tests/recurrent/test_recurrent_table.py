@@ -2,7 +2,7 @@
 
 Models come from the modules' state_dicts, so this is also the test of `bslite.from_state_dict` for them. The
 truth is torch's module in float64; peepholes and the other reset convention, which torch's modules lack, are
-judged by `torch_oracle`.
+judged by `torch_recurrent`.
 """
 
 import itertools
@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import assert_three_way
 from support.graphs import one_op
-from support.torch_oracle import reset_before, with_peepholes
+from support.torch_recurrent import reset_before, with_peepholes
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
