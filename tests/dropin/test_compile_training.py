@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from support.check import assert_three_way
 from support.dropin_models import near
+from support.training_nets import Words, images, picture_net, rows
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -42,39 +43,8 @@ class Checkpointed(nn.Module):
         return checkpoint(self.net, x, use_reentrant=False)
 
 
-class Words(nn.Module):
-    """An LSTM between layers. Dynamo leaves recurrent layers out unless it is told to take them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.cells, self.last = (
-            nn.Embedding(11, 6),
-            nn.LSTM(6, 9, batch_first=True),
-            nn.Linear(9, 4),
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.cells(self.table(x))[0][:, -1])
-
-
-def picture_net() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 9, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(9), nn.SiLU(), nn.MaxPool2d(2),
-        nn.Conv2d(9, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6, momentum=0.3), nn.Sigmoid(),
-        nn.Dropout(0.3), nn.Flatten(), nn.Linear(6 * 9, 5),
-    )  # fmt: skip
-
-
-def images(n: int) -> Tensor:
-    return torch.randn(n, 3, 12, 11)
-
-
-def rows(n: int) -> Tensor:
-    return torch.randn(n, 12)
-
-
 NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
-    "pictures": (picture_net, images),
+    "pictures": (lambda: picture_net(smooth=True), images),
     "words": (Words, lambda n: torch.randint(0, 11, (n, 5))),
     "attention": (
         lambda: nn.TransformerEncoderLayer(12, 3, 20, dropout=0.0, activation="gelu", batch_first=True),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from support.training_nets import Words, images, picture_net, rows
 from torch import Tensor, nn
 
 import bslite
@@ -34,32 +35,6 @@ class Mixed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.last(torch.special.i0e(self.first(x).relu()))
-
-
-class Words(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.cells = nn.Embedding(11, 6), nn.LSTM(6, 9, batch_first=True)
-        self.last = nn.Linear(9, 4)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.last(self.cells(self.table(x))[0][:, -1])
-
-
-def picture_net() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(3, 9, 3, stride=2, padding=1), nn.BatchNorm2d(9), nn.ReLU(inplace=True), nn.MaxPool2d(2),
-        nn.Conv2d(9, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6, momentum=0.3), nn.SiLU(),
-        nn.Dropout(0.3), nn.Flatten(), nn.Linear(6 * 9, 5),
-    )  # fmt: skip
-
-
-def images(n: int) -> Tensor:
-    return torch.randn(n, 3, 12, 11)
-
-
-def rows(n: int) -> Tensor:
-    return torch.randn(n, 12)
 
 
 NETS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]] = {
