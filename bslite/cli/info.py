@@ -107,7 +107,7 @@ def _software() -> dict[str, str]:
 
 
 def _machine() -> dict[str, str]:
-    from bslite.engines.cpu.threads import available_cores, decided, default_threads
+    from bslite.engines.cpu.threads import available_cores, decided
     from bslite.kernels.cpu.runtime.cache import kernels_dir, of_these_sources
     from bslite.kernels.cpu.vector.target import simd
 
@@ -120,7 +120,6 @@ def _machine() -> dict[str, str]:
         "processor": f"{cpu}, {available_cores()} of {os.cpu_count()} cores available",
         "vectors": f"{lanes} float32 lanes, {registers} registers",
         "threads": decided(),
-        "run by": _layer(default_threads()),
         "measured": _measured(),
         "kernels on disk": f"{ours} in {folder}{stale}",
         "GPU": _gpu(),
@@ -153,18 +152,6 @@ def _measured() -> str:
         f"{rates.flops / 1e9:.0f} GFLOP/s; reading L2 {rates.l2_read / 1e9:.0f}, "
         f"L3 {rates.l3_read / 1e9:.0f}, memory {rates.memory_read / 1e9:.0f} GB/s"
     )
-
-
-def _layer(count: int) -> str:
-    """What runs the threads: Numba's threading layer, which is known only after a parallel region."""
-    if count == 1:
-        return "the calling thread alone"
-    import numba
-
-    from bslite.engines.cpu.job import start_threads
-
-    start_threads(count)
-    return f"Numba's threading layer {numba.threading_layer()}"
 
 
 def _version(name: str) -> str:

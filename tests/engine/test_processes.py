@@ -63,15 +63,14 @@ def test_without_torch_and_with_torch_imported_before_and_after() -> None:
     assert check(["resnet18"], after=again).endswith("torch True")
 
 
-@pytest.mark.parametrize("layer", ["omp", "workqueue"])
-def test_threading_layers_with_many_callers(layer: str) -> None:
+def test_many_callers() -> None:
     callers = """
 from concurrent.futures import ThreadPoolExecutor
 with ThreadPoolExecutor(4) as pool:
     for answer in pool.map(lambda _: bslite.run(spec, x, threads=2).tobytes(), range(24)):
         assert answer == got.tobytes()
 """
-    check(["resnet18"], after=callers, NUMBA_THREADING_LAYER=layer)
+    check(["resnet18"], after=callers)
 
 
 def test_forked_children_answer() -> None:

@@ -1,26 +1,15 @@
 """One compiled call: a program, its base addresses and counters, executed by threads."""
 
-import functools
-import os
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.constants import aligned
-from bslite.engines.cpu.threads import numba_threads
+from bslite.engines.cpu.team import fork_join
 
 Ints = npt.NDArray[np.int64]
-#: Enters a job, by the addresses of the walker and of the job's cells.
-Entry = Callable[[int, int], None]
-#: Two parallel regions at once would oversubscribe the cores, and Numba's workqueue layer aborts.
-_parallel = threading.Lock()
-_asked = threading.local()  # `threads`: this thread's last setting of Numba, a call of over a microsecond
-_forked: list[bool] = []  # not empty in a child process
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: _forked.append(True))
 
 
 class Job:
@@ -56,7 +45,16 @@ class Job:
 
     def run(self, threads: int) -> None:
         """Run the program with up to ``threads`` threads; return when every item is done."""
-        fork_join(threads, self._walk, self._address)
+        memory = self._cells, self.counters, self.program
+        if not fork_join(threads, self._walk, self._address, memory):
+            self._renew()
+
+    def _renew(self) -> None:
+        """Leave cells and counters to a thread that may still read them, and take others."""
+        self.counters = aligned(np.zeros(len(self.counters), np.int64))
+        self._cells = self._cells.copy()
+        self._cells[self._cell["counters"]] = self.counters.ctypes.data
+        self._address = self._cells.ctypes.data
 
     def trace(self, threads: int) -> Ints:
         """Run, and return one row per item in the order they were finished; columns: `walk.EVENT`."""
@@ -70,43 +68,8 @@ class Job:
         return events[: self._cells[self._cell["traced"]]]
 
 
-def fork_join(threads: int, walk_address: int, job: int) -> None:
-    """Let up to ``threads`` threads run the job; the calling thread alone for 1, and in a forked child.
-
-    Numba can use at most the number of threads that it started with, and fewer if the caller's thread has
-    called ``numba.set_num_threads`` since. That is no error: fewer threads than planned do all the work and
-    give the same bits. GNU OpenMP, the usual threading layer under Numba, fails in a child process that was
-    forked after its first use.
-    """
-    if threads > 1:
-        threads = min(threads, numba_threads())
-    if threads == 1 or _forked:
-        _entries()[0](walk_address, job)
-        return
-    with _parallel:
-        if getattr(_asked, "threads", 0) != threads:
-            import numba
-
-            numba.set_num_threads(threads)
-            _asked.threads = threads
-        _entries()[1](threads, walk_address, job)
-
-
-@functools.cache
-def _entries() -> tuple[Entry, Callable[[int, int, int], None]]:
-    """The ways into a job: on the calling thread, and on several. An import costs as much as a small step."""
-    from bslite.kernels.cpu.runtime import walk
-
-    return walk.alone, walk.fork_join
-
-
-def in_forked_child() -> bool:
-    """Whether this process was forked after this module was imported; it then runs one thread."""
-    return bool(_forked)
-
-
 def start_threads(threads: int) -> None:
-    """Compile or load both ways to enter a job, and start the threads by running a job of no steps."""
+    """Compile or load both ways to enter a job, and start the threads, by running a job of no steps."""
     from bslite.kernels.cpu.runtime.walk import CELLS
 
     job = Job(np.zeros((0, CELLS), np.int64), np.zeros(1, np.int64))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from bslite.engines.cpu.job import Job, in_forked_child, job_of, start_threads
+from bslite.engines.cpu.job import Job, job_of, start_threads
 from bslite.engines.cpu.threads import numba_threads
 from bslite.errors import EngineError
 
@@ -59,7 +59,7 @@ def meeting(threads: int, times: int) -> float:
     from bslite.kernels.cpu.runtime.stream import MEET
     from bslite.kernels.cpu.vector.atomic import LINE
 
-    if threads > numba_threads() or in_forked_child():
+    if threads > numba_threads():
         raise EngineError(f"{threads} threads cannot run at once here, {numba_threads()} can")
     memory, sink = np.zeros((times * LINE + 4096) // 4, np.float32), np.zeros(16 * threads, np.float32)
     job = stream_job(MEET, threads, 0, times, memory, sink, meet=threads)

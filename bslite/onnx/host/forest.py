@@ -194,8 +194,8 @@ class ForestKernel:
     """
 
     def __init__(self, layout: Layout) -> None:
-        from bslite.engines.cpu.job import fork_join
         from bslite.engines.cpu.session import address_of
+        from bslite.engines.cpu.team import fork_join
         from bslite.engines.cpu.threads import default_threads
         from bslite.kernels.cpu.rows.trees import forest
 

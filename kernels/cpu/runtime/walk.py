@@ -12,7 +12,7 @@ so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
 """
 
 from llvmlite import ir
-from numba import njit, prange
+from numba import njit
 from numba.core import cgutils
 from numba.extending import register_jitable
 
@@ -101,7 +101,7 @@ walk = Kernel(_walk, "walk", 1)
 
 
 @register_jitable
-def _rewind(job):
+def rewind(job):
     """Sets the counters of a job to zero."""
     counters = load_int(job + 24)
     for line in range(load_int(job + 8) * (1 + load_int(job + 72))):
@@ -109,18 +109,8 @@ def _rewind(job):
     store_int(job + 48, 0)
 
 
-def _fork_join(threads, walk_address, job):
-    _rewind(job)
-    for _ in prange(threads):
-        call_walk(walk_address, job)
-
-
-fork_join = njit(parallel=True, nogil=True)(_fork_join)
-fork_join._cache = cache_for(_fork_join)
-
-
 def _alone(walk_address, job):
-    _rewind(job)
+    rewind(job)
     call_walk(walk_address, job)
 
 

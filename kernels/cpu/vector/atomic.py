@@ -22,6 +22,19 @@ def fetch_add(builder, address, n):
     return builder.atomic_rmw("add", pointer(builder, address, I64), n, "acq_rel")
 
 
+@primitive(i64, i64, i64)
+def exchange(builder, address, n):
+    """Puts ``n`` into the int64 at an address; returns the old value. What follows is not seen before it."""
+    return builder.atomic_rmw("xchg", pointer(builder, address, I64), n, "seq_cst")
+
+
+@primitive(i64, i64, i64, i64)
+def compare_exchange(builder, address, expected, n):
+    """Puts ``n`` into the int64 at an address if that is ``expected``; returns the old value."""
+    place = pointer(builder, address, I64)
+    return builder.extract_value(builder.cmpxchg(place, expected, n, "seq_cst", "acquire"), 0)
+
+
 @primitive(i64, i64)
 def load_acquire(builder, address):
     """The int64 at an address; all that its writer wrote before is then visible."""
