@@ -1,8 +1,13 @@
-"""The threads that help the calling one: a team for the process, which sleeps when there is nothing to do."""
+"""The threads that help the calling one: a team for the process, which sleeps when there is nothing to do.
+
+Where torch is imported they are OpenMP's instead, by Numba's parallel regions. Its threads spin for
+milliseconds after each of torch's operations, on the cores that a team would need; so torch's own help.
+"""
 
 import atexit
 import functools
 import os
+import sys
 import threading
 import time
 import warnings
@@ -73,6 +78,7 @@ class _Process:
     def __init__(self) -> None:
         self.turn = threading.Lock()
         self.team: Team | None = None
+        self.forked = False  # GNU OpenMP does not go on in a forked child
 
     def of(self, members: int) -> Team:
         """A team of so many members or more. Call it in your turn."""
@@ -87,6 +93,7 @@ def _forget() -> None:
     """In a forked child no member lives on, and a thread that had its turn is not there to end it."""
     global process
     process = _Process()
+    process.forked = True
 
 
 def _end() -> None:
@@ -114,6 +121,9 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None) -> bool:
         _alone()(walk, job)
         return True
     with process.turn:
+        if "torch" in sys.modules and not process.forked:
+            _region(threads, walk, job)
+            return True
         team = process.of(threads - 1)
         ticket = team.run(min(threads - 1, team.members), walk, job)
         if ticket and memory is not None:
@@ -122,6 +132,27 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None) -> bool:
         while ticket and team.works(ticket):
             time.sleep(0)
     return True
+
+
+def _region(threads: int, walk: int, job: int) -> None:
+    """A job in a parallel region of Numba's, which ends when all of its threads have come."""
+    if getattr(_asked, "threads", 0) != threads:
+        import numba
+
+        numba.set_num_threads(threads)
+        _asked.threads = threads
+    _fork_join()(threads, walk, job)
+
+
+_asked = threading.local()  # `threads`: this thread's last setting of Numba, a call of over a microsecond
+
+
+@functools.cache
+def _fork_join() -> Callable[[int, int, int], None]:
+    from bslite.kernels.cpu.runtime.walk import fork_join
+
+    made: Callable[[int, int, int], None] = fork_join
+    return made
 
 
 @functools.cache

@@ -12,7 +12,7 @@ so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
 """
 
 from llvmlite import ir
-from numba import njit
+from numba import njit, prange
 from numba.core import cgutils
 from numba.extending import register_jitable
 
@@ -107,6 +107,16 @@ def rewind(job):
     for line in range(load_int(job + 8) * (1 + load_int(job + 72))):
         store_int(counters + line * LINE, 0)
     store_int(job + 48, 0)
+
+
+def _fork_join(threads, walk_address, job):
+    rewind(job)
+    for _ in prange(threads):
+        call_walk(walk_address, job)
+
+
+fork_join = njit(parallel=True, nogil=True)(_fork_join)
+fork_join._cache = cache_for(_fork_join)
 
 
 def _alone(walk_address, job):
