@@ -258,7 +258,7 @@ def test_around_a_distributed_module_torch_runs_and_says_so(results: Any) -> Non
     """What it exchanges would be lost in a trace."""
     for error, said in (r["outside"] for r in results):
         assert error < CLOSE
-        assert "DistributedDataParallel(bslite.optimize(module, training=True))" in said[0]
+        assert "DistributedDataParallel(bslite.optimize(module))" in said[0]
 
 
 def test_a_process_that_is_killed_ends_the_other() -> None:
