@@ -114,7 +114,7 @@ def where(header: dict[str, Any], *said: str) -> str:
 def choice(parser: argparse.ArgumentParser, option: str, known: Iterable[str], default: Any = None) -> None:
     """An option ``--things`` that takes several of those ``known``: all by default."""
     names = list(known)
-    metavar = {"--nets": "NET", "--peers": "ENGINE", "--parts": "PART"}[option]
+    metavar = {"--nets": "NET", "--peers": "ENGINE", "--engines": "ENGINE", "--parts": "PART"}[option]
     parser.add_argument(
         option, nargs="+", default=default or names, choices=names, metavar=metavar, help=", ".join(names)
     )

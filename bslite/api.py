@@ -225,10 +225,10 @@ def settled(spec: ModelSpec | OpenModel, x: Any) -> tuple[ModelSpec, Any] | None
     return found.spec, found.inputs
 
 
-def check_threads(threads: int | None) -> None:
-    """EngineError unless ``threads`` is None or a positive integer."""
+def check_threads(threads: int | None, name: str = "threads") -> None:
+    """EngineError unless a number of ``name`` is None or a positive integer."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise EngineError(f"threads must be a positive integer, got {threads!r}")
+        raise EngineError(f"{name} must be a positive integer, got {threads!r}")
 
 
 def cuda_tensors(spec: ModelSpec, x: Any) -> list[Any]:

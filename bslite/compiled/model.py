@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 from bslite.api import BACKENDS, check_threads
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options, Runner
+from bslite.compiled.streams import Streams
 from bslite.errors import EngineError, InputError, UnsupportedError
 from bslite.frontends.onnx.file import Source
 from bslite.spec import ModelSpec, load
@@ -24,13 +27,14 @@ class CompiledModel:
     Inputs are NumPy arrays or torch tensors in the layout that the model declares; tensors in give tensors
     out. A call returns `Outputs`: results by name, place or attribute. Sizes that the model leaves open may
     differ from call to call: a new size is planned for on its first use and kept among the recent ones, which
-    share the packed weights. Several threads may call one model. A model is also a context manager that
-    closes it.
+    share the packed weights. Several threads may call one model. `submit` and `map` run it on threads of its
+    own, as many as it has streams. A model is also a context manager that closes it.
     """
 
-    def __init__(self, runner: Runner, options: Options) -> None:
+    def __init__(self, runner: Runner, options: Options, streams: Streams | None = None) -> None:
         self._runner: Runner | None = runner
         self._options = options
+        self._streams, self._own = streams, streams or Streams(1)
         self.name = runner.name
         if options.device == "cpu":
             from bslite.engines import cpu  # noqa: F401 (takes a second, which no call need wait for)
@@ -56,6 +60,11 @@ class CompiledModel:
         return self._options.threads
 
     @property
+    def streams(self) -> int | None:
+        """The number of runs at a time; None where only the cores bound it."""
+        return None if self._streams is None else self._streams.count
+
+    @property
     def pieces(self) -> list[str]:
         """Where it runs, a line for each piece: what the engine computes at once, and every node that runs by
         itself, in NumPy or as control flow, with the reason. Complete after the first call.
@@ -77,13 +86,34 @@ class CompiledModel:
     def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
         """The model's results. InputError names an input that is missing, unknown or unfit."""
         runner = self._runner
-        return (self._open() if runner is None else runner).call(args, kwargs)
+        if runner is None:
+            runner = self._open()
+        if self._streams is None:
+            return runner.call(args, kwargs)
+        return self._streams.run(lambda: runner.call(args, kwargs))
+
+    def submit(self, *args: Any, **kwargs: Any) -> "Future[Outputs]":
+        """As a call, on a thread of one of the streams. ``.result()`` of what it returns waits for the
+        results, or raises what the call raised. Don't change the inputs before.
+        """
+        runner = self._open()
+        return self._own.submit(lambda: runner.call(args, kwargs))
+
+    def map(self, inputs: Iterable[Any]) -> Iterator[Outputs]:
+        """The results for each of ``inputs`` (an array, or a list or dict of them), in order, from all
+        streams. Takes few more of them than there are streams before it yields the first results.
+        """
+        runner = self._open()
+        return self._own.map(lambda x: runner.call([x], {}), inputs)
 
     def close(self) -> None:
-        """Let go of plans, packed weights and values. Calls after that raise EngineError."""
-        if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+        """Wait for what was submitted, and let go of plans, packed weights and values. Calls after that raise
+        EngineError.
+        """
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            self._own.close()
+            runner.close()
 
     def _open(self) -> Runner:
         if self._runner is None:
@@ -106,7 +136,13 @@ class CompiledModel:
 
 
 def compile(
-    model: Any, *, device: str = "cpu", threads: int | None = None, precision: str = "float32"
+    model: Any,
+    *,
+    device: str = "cpu",
+    threads: int | None = None,
+    streams: int | None = None,
+    pin: bool = False,
+    precision: str = "float32",
 ) -> CompiledModel:
     """``model`` ready to run. Nothing is computed yet; kernels are compiled once per machine, not per model.
 
@@ -117,6 +153,12 @@ def compile(
 
     ``device``: "cpu", "cuda", or as for `bslite.run` "reference", the plain NumPy oracle, and "reference64",
     the same in float64. ``threads`` as for `bslite.run`.
+
+    ``streams``: so many calls run side by side, the others wait for their turn. Each has ``threads`` threads,
+    by default an equal part of the cores. Fewer threads for more calls answer more of them a second, and each
+    of them later. The bits are the same. ``pin``: each stream keeps to cores of its own, of one NUMA node
+    where a node has enough of them; calls then pass to threads of the streams.
+
     ``precision``: "float32" promises errors no larger than those of float32 arithmetic, "ieee" float32
     multiply-adds only.
 
@@ -128,8 +170,25 @@ def compile(
     if precision not in PRECISIONS:
         raise EngineError(f"precision {precision!r} is not one of {', '.join(map(repr, PRECISIONS))}")
     check_threads(threads)
+    if streams is not None or pin:
+        threads, made = _streams(device, threads, streams, pin)
+    else:
+        made = None
     options = Options(device, threads)
-    return CompiledModel(_runner(model, options), options)
+    return CompiledModel(_runner(model, options), options, made)
+
+
+def _streams(device: str, threads: int | None, count: int | None, pin: bool) -> tuple[int, Streams]:
+    """The threads of each stream, and the streams."""
+    check_threads(count, "streams")
+    if device != "cpu":
+        raise EngineError(f"streams= and pin= divide the cores of a CPU, not of {device!r}")
+    from bslite.engines.cpu.places import places
+    from bslite.engines.cpu.threads import default_threads
+
+    count = count or 1
+    threads = threads or max(1, default_threads() // count)
+    return threads, Streams(count, places(count, threads) if pin else ())
 
 
 def _runner(model: Any, options: Options) -> Runner:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite.engines.cpu.constants import aligned
-from bslite.engines.cpu.team import fork_join
+from bslite.engines.cpu.turns import fork_join
 
 Ints = npt.NDArray[np.int64]
 

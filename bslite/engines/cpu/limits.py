@@ -26,13 +26,23 @@ def cores(root: Path = ROOT) -> list[Limit]:
     """The CPUs that the process may run on, and their cores if these are fewer: hyperthreads share the
     multiply-add units of a core. Without any information of the system a CPU is a core.
     """
-    known = hasattr(os, "sched_getaffinity")
-    mine = os.sched_getaffinity(0) if known else set(range(os.cpu_count() or 1))
+    mine = _mask()
     found = [Limit("CPUs that it may run on", len(mine))]
-    apart = {_siblings(root, cpu) for cpu in mine}
+    apart = cpus(root)
     if len(apart) < len(mine):
         found.append(Limit("cores, whose hyperthreads are the other CPUs", len(apart)))
     return found
+
+
+def cpus(root: Path = ROOT) -> list[int]:
+    """The first CPU of each core that the process may run on."""
+    return list({_siblings(root, cpu): cpu for cpu in sorted(_mask(), reverse=True)}.values())[::-1]
+
+
+def _mask() -> set[int]:
+    """The CPUs that the process may run on: those of its main thread, others may be bound to some of them."""
+    known = hasattr(os, "sched_getaffinity")
+    return os.sched_getaffinity(os.getpid()) if known else set(range(os.cpu_count() or 1))
 
 
 @functools.cache

@@ -65,6 +65,17 @@ def _numba_config() -> dict[str, Any]:
     return vars(config)
 
 
+def usable_cores() -> int:
+    """`available_cores`, asked every `ASKING` seconds: for each run of several threads."""
+    global _then, _cores
+    if (now := time.monotonic()) > _then:
+        _cores, _then = available_cores(), now + ASKING
+    return _cores
+
+
+_then, _cores = 0.0, 1
+
+
 def default_threads() -> int:
     """The threads that `limits` decide on. Raises EngineError as it does."""
     global _until, _lately, _alone

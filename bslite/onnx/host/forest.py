@@ -195,8 +195,8 @@ class ForestKernel:
 
     def __init__(self, layout: Layout) -> None:
         from bslite.engines.cpu.session import address_of
-        from bslite.engines.cpu.team import fork_join
         from bslite.engines.cpu.threads import default_threads
+        from bslite.engines.cpu.turns import fork_join
         from bslite.kernels.cpu.rows.trees import forest
 
         self._fork_join, self._address_of, self._default_threads = fork_join, address_of, default_threads
