@@ -46,7 +46,7 @@ class Streams:
             return self._threads.submit(self._in_turn, work)
 
     def map(self, work: Callable[[Given], Made], given: Iterable[Given]) -> Iterator[Made]:
-        """What ``work`` makes of each, in order. No more of ``given`` is taken than keeps the streams busy."""
+        """What ``work`` makes of each, in order. Takes no more of ``given`` than keeps streams busy."""
         ahead: deque[Future[Made]] = deque()
         try:
             for x in given:
