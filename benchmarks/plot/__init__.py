@@ -10,6 +10,7 @@ from benchmarks.plot import (
     deepbench_space,
     depth_first,
     gpu,
+    parallelism,
     peers,
     spatial,
     stacks,
@@ -17,7 +18,7 @@ from benchmarks.plot import (
     training,
 )
 
-MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu, training)
+MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu, training, parallelism)
 #: Commands whose results are tables alone.
 TABLES = ("corpus", "huggingface", "quantised")
 DRAWINGS = {module.__name__.rpartition(".")[2]: module.figure for module in MODULES}

@@ -20,7 +20,9 @@ from bslite.engines import cpu
 from bslite.frontends.weights import architectures
 
 SMALL = ("--arch", "squeezenet1_1", "--shape", "1,3,64,64")
-COMMANDS = ("demo", "run", "verify", "bench", "stream", "explain", "explore", "info", "calibrate", "warmup")
+COMMANDS = (
+    "demo", "run", "verify", "bench", "stream", "explain", "explore", "tune", "info", "calibrate", "warmup",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
