@@ -2,7 +2,20 @@
 
 import typer
 
-from bslite.cli import bench, calibrate, demo, explain, explore, info, run, stream, tune, verify, warmup
+from bslite.cli import (
+    bench,
+    calibrate,
+    demo,
+    explain,
+    explore,
+    info,
+    run,
+    serve,
+    stream,
+    tune,
+    verify,
+    warmup,
+)
 
 app = typer.Typer(
     help="Neural network inference on the CPU: a fast Numba engine, checked against a plain NumPy reference.",
@@ -17,6 +30,7 @@ for command in (
     verify.verify,
     bench.bench,
     stream.stream,
+    serve.serve,
     explain.explain,
     explore.explore,
     tune.tune,

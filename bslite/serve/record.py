@@ -1,0 +1,58 @@
+"""The access log: one JSON object per request on stderr."""
+
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from bslite.serve.scheduler import Job
+
+KEY = "bslite.record"  # in an ASGI scope
+
+
+@dataclass
+class Record:
+    """What is known of a request so far."""
+
+    start: float
+    model: str = ""
+    id: str | None = None
+    job: Job | None = None
+    status: int = 0
+    taken: int = 0  # bytes of the body
+    given: int = 0  # bytes of the answer
+    error: str = ""
+    infers: bool = False
+
+    def line(self, scope: dict[str, Any], seconds: float) -> str:
+        """One line. Everything a client said is in JSON's quotes: it cannot begin a line of its own."""
+        client = scope.get("client") or ("", 0)
+        told: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "client": f"{client[0]}:{client[1]}",
+            "request": f"{scope['method']} {scope['path'][:200]}",
+            "status": self.status,
+            "ms": round(1e3 * seconds, 3),
+            "in": self.taken,
+            "out": self.given,
+        }
+        if self.model:
+            told["model"] = self.model
+        if self.id:
+            told["id"] = self.id[:100]
+        if self.job is not None and self.job.ended:
+            job = self.job
+            told["queue_ms"] = round(1e3 * (job.started - job.arrived), 3)
+            told["run_ms"] = round(1e3 * (job.ended - job.started), 3)
+            told["rows"], told["batch"] = job.rows, job.batch
+        if self.error:
+            told["error"] = self.error[:500]
+        return json.dumps(told)
+
+
+def write(line: str) -> None:
+    """To stderr; a reader that has gone away is no reason to stop serving."""
+    with contextlib.suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
