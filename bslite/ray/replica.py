@@ -1,0 +1,83 @@
+"""`Replica`: what one replica of a deployment does."""
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ray import serve
+
+from bslite.api import of_tensors
+from bslite.compiled.arguments import ordered
+from bslite.compiled.outputs import Outputs
+from bslite.compiled.rows import Rows
+from bslite.errors import BsliteError, SpecError
+from bslite.ray.worker import opened
+from bslite.spec import Array
+
+
+class Replica:
+    """A model that makes one call at a time, for as many requests as have come in the meantime."""
+
+    def __init__(self, model: Any, threads: int | None, example: Mapping[str, Array] | None) -> None:
+        self.model = opened(model, threads)
+        self.names = [port.name for port in self.model.inputs]
+        self.example = example
+        self.most = self.requests = self.batches = 0
+        self._rows: Rows | None = None
+        self._thread = ThreadPoolExecutor(1)  # beside Serve's own, which goes on taking requests
+
+    def reconfigure(self, settings: Mapping[str, Any]) -> None:
+        """Take ``max_batch_size`` and ``batch_wait_timeout_s``, which may change while it runs."""
+        self.most = settings["max_batch_size"]
+        if self.most > 1 and self._rows is None:
+            try:
+                self._rows = Rows(self.model, self.example)
+            except SpecError as e:
+                raise SpecError(f"{e}. With max_batch_size=1 requests are computed one by one") from None
+        self._joined.set_max_batch_size(self.most)
+        self._joined.set_batch_wait_timeout_s(settings["batch_wait_timeout_s"])
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
+        """The model's results, as `bslite.CompiledModel` gives them. InputError as there."""
+        arrays, any_tensor = of_tensors(self.model.inputs, ordered(self.model.name, self.names, args, kwargs))
+        self.requests += 1
+        if self._rows is None or _count(arrays) >= self.most:
+            made = await self._computed(lambda: self.model(*arrays))
+        else:
+            made = await self._joined(arrays)
+        if isinstance(made, BsliteError):
+            raise made
+        if any_tensor:
+            import torch
+
+            return Outputs((name, torch.from_numpy(y)) for name, y in made.items())
+        return made
+
+    def status(self) -> dict[str, Any]:
+        """Its process, the requests it had, the batches that they made, and how it is threaded."""
+        from bslite.engines.cpu.threads import decided
+
+        return {
+            "pid": os.getpid(),
+            "requests": self.requests,
+            "batches": self.batches,
+            "threads": decided(self.model.threads),
+            "memory": self.model.memory,
+        }
+
+    @serve.batch(batch_size_fn=lambda asked: sum(map(_count, asked)))
+    async def _joined(self, asked: list[Sequence[Any]]) -> list[Any]:
+        assert self._rows is not None
+        return await self._computed(self._rows, asked)
+
+    async def _computed(self, compute: Any, *arguments: Any) -> Any:
+        self.batches += 1
+        return await asyncio.get_running_loop().run_in_executor(self._thread, compute, *arguments)
+
+
+def _count(arrays: Sequence[Any]) -> int:
+    """The rows of a request by its first input; what is wrong with one is said when it is computed."""
+    shape = getattr(arrays[0], "shape", ())
+    return max(1, shape[0]) if shape else 1

@@ -1,0 +1,116 @@
+"""`bslite.ray.deployment` in Ray Serve, on several nodes: batches, errors, a replica that is killed."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from support.graphs import network, one_op
+from support.ray_cluster import NODE
+
+import bslite
+import bslite.ray
+from bslite.errors import InputError
+
+pytest.importorskip("ray.serve")
+#: Ray warns of its own parts.
+pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore::Warning:ray")]
+
+
+@pytest.fixture
+def serve(cluster: Any) -> Iterator[Any]:
+    from ray import serve
+
+    serve.start(proxy_location="Disabled")
+    try:
+        yield serve
+    finally:
+        serve.shutdown()
+
+
+def images(count: int) -> Any:
+    return np.random.default_rng(2).standard_normal((count, 3, 64, 64)).astype(np.float32)
+
+
+def test_answers_of_a_batch_have_the_bits_of_alone(serve: Any) -> None:
+    spec = network("squeezenet1_1", size=64)
+    handle = serve.run(bslite.ray.deployment(spec, max_batch_size=8, batch_wait_timeout_s=0.2))
+    x = images(24)
+    asked = [x[i : i + 1 + i % 3] for i in range(20)]
+    waiting = [handle.remote(part) for part in asked]
+    bad = handle.remote(x[:1, :2])
+    for part, answer in zip(asked, waiting, strict=True):
+        assert answer.result()[0].tobytes() == bslite.run(spec, part).tobytes()
+    with pytest.raises(InputError, match="axis 1 is 2, should be 3"):
+        bad.result()
+    told = handle.status.remote().result()
+    assert told["requests"] == 21
+    assert told["batches"] < 21
+    assert (
+        handle.remote(x[:9]).result()[0].tobytes() == bslite.run(spec, x[:9]).tobytes()
+    )  # more than a batch
+
+
+def test_inputs_by_name_and_tensors(serve: Any) -> None:
+    torch = pytest.importorskip("torch")
+    handle = serve.run(bslite.ray.deployment(one_op("add", ("N", 4), ("N", 4))))
+    x, y = np.float32([[1, 2, 3, 4]]), np.float32([[4, 3, 2, 1]])
+    for made in (handle.remote(x, y), handle.remote(x0=x, x1=y), handle.remote({"x1": y, "x0": x})):
+        assert made.result()["layer"].tolist() == [[5, 5, 5, 5]]
+    assert torch.equal(
+        handle.remote(torch.from_numpy(x), torch.from_numpy(y)).result()[0], torch.full((1, 4), 5.0)
+    )
+    with pytest.raises(InputError, match="x1 is missing"):
+        handle.remote(x).result()
+
+
+def test_a_model_that_takes_no_rows(serve: Any) -> None:
+    spec = one_op("softmax", ("N", 4), axis=0)
+    handle = serve.run(bslite.ray.deployment(spec, max_batch_size=1))
+    x = np.float32([[1, 2, 3, 4], [0, 1, 0, 1]])
+    assert handle.remote(x).result()[0].tobytes() == bslite.run(spec, x).tobytes()
+
+
+def test_a_killed_replica_is_replaced_under_load(serve: Any, cluster: Any) -> None:
+    from ray.exceptions import RayError
+
+    spec = network("squeezenet1_1", size=64)
+    node = cluster.add_node(**NODE, num_cpus=1)
+    try:
+        application = bslite.ray.deployment(
+            spec, num_replicas=2, num_cpus=0.5, max_batch_size=4, health_check_period_s=1
+        )
+        handle = serve.run(application)
+        x = images(8)
+        want = [y.tobytes() for y in bslite.run(spec, x)]
+
+        def ask(i: int) -> tuple[bool, int]:
+            """Whether the answer is right, and how often it was asked for."""
+            for attempt in range(1, 50):
+                try:
+                    return handle.remote(x[i % 8 : i % 8 + 1]).result()[0][0].tobytes() == want[
+                        i % 8
+                    ], attempt
+                except RayError:  # the replica died with the request
+                    time.sleep(0.1)
+            return False, 50
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = [pool.submit(ask, i) for i in range(200)]
+            while sum(a.done() for a in answers) < 20:
+                time.sleep(0.01)
+            killed = handle.status.remote().result()["pid"]
+            os.kill(killed, signal.SIGKILL)
+            made = [a.result() for a in answers]
+        assert all(right for right, _ in made)
+        until = time.monotonic() + 60
+        pids: set[int] = set()
+        while len(pids - {killed}) < 2:
+            assert time.monotonic() < until, "there is no second replica again"
+            pids |= {handle.status.remote().result()["pid"]}
+    finally:
+        cluster.remove_node(node)
