@@ -29,6 +29,8 @@ def deployment(
         handle = serve.run(bslite.ray.deployment("/models/net.onnx", num_replicas=2, num_cpus=2))
         handle.remote(x).result()["logits"]  # called as bslite.compile's model, with the same results
 
+    By HTTP it speaks the Open Inference Protocol (V2): ``POST ROUTE/v2/models/NAME/infer``.
+
     ``model``: a `ModelSpec`, the path of a model file, an ONNX model's bytes or ``ModelProto``; each replica
     opens it once. A path is read by the replicas. All else becomes part of the application, which Serve's
     controller keeps: at most `MOST_BYTES`. A reference from ``ray.put`` lasts only as long as the program

@@ -4,15 +4,19 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 from ray import serve
+from starlette.requests import Request
+from starlette.responses import Response
 
 from bslite.api import of_tensors
 from bslite.compiled.arguments import ordered
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.rows import Rows
 from bslite.errors import BsliteError, SpecError
+from bslite.ray.http import Protocol
 from bslite.ray.worker import opened
 from bslite.spec import Array
 
@@ -39,21 +43,34 @@ class Replica:
         self._joined.set_max_batch_size(self.most)
         self._joined.set_batch_wait_timeout_s(settings["batch_wait_timeout_s"])
 
-    async def __call__(self, *args: Any, **kwargs: Any) -> Outputs:
-        """The model's results, as `bslite.CompiledModel` gives them. InputError as there."""
+    async def __call__(self, *args: Any, **kwargs: Any) -> Outputs | Response:
+        """The model's results, as `bslite.CompiledModel` gives them; InputError as there. To a request by
+        HTTP, an answer in the form of the protocol.
+        """
+        if args and isinstance(args[0], Request):
+            return await self._protocol(args[0])
         arrays, any_tensor = of_tensors(self.model.inputs, ordered(self.model.name, self.names, args, kwargs))
-        self.requests += 1
-        if self._rows is None or _count(arrays) >= self.most:
-            made = await self._computed(lambda: self.model(*arrays))
-        else:
-            made = await self._joined(arrays)
-        if isinstance(made, BsliteError):
-            raise made
+        made = await self._answer(arrays)
         if any_tensor:
             import torch
 
             return Outputs((name, torch.from_numpy(y)) for name, y in made.items())
         return made
+
+    async def _answer(self, arrays: Sequence[Any]) -> Outputs:
+        self.requests += 1
+        if self._rows is None or _count(arrays) >= self.most:
+            made: Outputs | BsliteError = await self._computed(lambda: self.model(*arrays))
+        else:
+            made = await self._joined(arrays)
+        if isinstance(made, BsliteError):
+            raise made
+        return made
+
+    @cached_property
+    def _protocol(self) -> Protocol:
+        """Made when the first request comes: not every model has datatypes of the protocol."""
+        return Protocol(serve.get_replica_context().deployment, self.model, self._answer)
 
     def status(self) -> dict[str, Any]:
         """Its process, the requests it had, the batches that they made, and how it is threaded."""

@@ -1,8 +1,12 @@
 """`bslite.ray.deployment` in Ray Serve, on several nodes: batches, errors, a replica that is killed."""
 
+import json
 import os
 import signal
+import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -28,6 +32,23 @@ def serve(cluster: Any) -> Iterator[Any]:
     serve.start(proxy_location="Disabled")
     try:
         yield serve
+    finally:
+        serve.shutdown()
+
+
+@pytest.fixture
+def route(cluster: Any) -> Iterator[str]:
+    """The address of an application that adds two inputs, by HTTP."""
+    from ray import serve
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
+    try:
+        add = bslite.ray.deployment(one_op("add", ("N", 2), ("N", 2)), name="sum")
+        serve.run(add, route_prefix="/add")
+        yield f"http://127.0.0.1:{port}/add"
     finally:
         serve.shutdown()
 
@@ -66,6 +87,34 @@ def test_inputs_by_name_and_tensors(serve: Any) -> None:
     )
     with pytest.raises(InputError, match="x1 is missing"):
         handle.remote(x).result()
+
+
+def test_the_protocol_by_http(route: str) -> None:
+    def ask(path: str, document: Any = None) -> tuple[int, Any]:
+        data = None if document is None else json.dumps(document).encode()
+        try:
+            with urllib.request.urlopen(f"{route}/v2{path}", data, 30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as e:
+            return e.code, json.load(e)
+
+    def tensor(name: str, *data: float) -> Any:
+        return {"name": name, "shape": [1, 2], "datatype": "FP32", "data": list(data)}
+
+    assert ask("/health/ready") == (200, {"ready": True})
+    status, told = ask("/models/sum")
+    assert (status, told["name"]) == (200, "sum")
+    assert told["inputs"][0] == {"name": "x0", "datatype": "FP32", "shape": [-1, 2]}
+    status, made = ask("/models/sum/infer", {"inputs": [tensor("x0", 1, 2), tensor("x1", 3, 4)]})
+    assert (status, made["outputs"][0]["data"]) == (200, [4, 6])
+    for path, document, wrong in [
+        ("/models/sum/infer", {"inputs": [tensor("x0", 1, 2)]}, (400, "input 'x1' is missing")),
+        ("/models/other/infer", {}, (404, "there is no model 'other'; there is 'sum'")),
+        ("/models/sum/infer", None, (405, "takes POST")),
+        ("/nowhere", None, (404, "there is nothing at /add/v2/nowhere")),
+    ]:
+        status, made = ask(path, document)
+        assert (status, wrong[1] in made["error"]) == (wrong[0], True), made
 
 
 def test_a_model_that_takes_no_rows(serve: Any) -> None:
