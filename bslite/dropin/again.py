@@ -47,6 +47,9 @@ class Again:
             raise UnsupportedError(CANNOT.format("an input of the part is not kept"))
         if any(tensor._version != version for tensor, version in self.held.values()):
             raise UnsupportedError(CANNOT.format("an input was changed in place since the forward pass"))
+        # One input may be computed from another, or be the same: each is a tensor of the part's own, so that
+        # its gradient is that of the part alone.
+        given |= {i: given[i].view_as(given[i]) for i in wrt}
         weights = [given.get(places.get(id(t), -1), t) for t in self.peer.weights]
         made = self.peer.run([given[i] for i in inputs], weights)
         return list(
