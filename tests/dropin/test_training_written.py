@@ -107,6 +107,22 @@ def diagonal(m: Any, x: Tensor) -> Tensor:
     return m.a(x) * numbers
 
 
+def bits(m: Any, x: Tensor) -> Tensor:
+    """One is written as the bits that it has."""
+    scale = torch.zeros(4, 8)
+    scale.view(torch.int32).fill_(0x3F800000)
+    return m.a(x) * scale
+
+
+def turned(m: Any, x: Tensor) -> Tensor:
+    """A tensor that gets another shape, of which there is a view."""
+    numbers = torch.arange(8).repeat(4, 1) + (x > 0)
+    first = numbers[0]
+    numbers.t_()
+    numbers += 1
+    return m.a(x) * first
+
+
 def of_the_input(m: Any, x: Tensor) -> Tensor:
     """The caller sees this change; it ends where it began, so that all may be given the same input."""
     first = x[:, 0]
@@ -116,7 +132,7 @@ def of_the_input(m: Any, x: Tensor) -> Tensor:
     return made
 
 
-@pytest.mark.parametrize("forward", [chunk, diagonal, of_the_input])
+@pytest.mark.parametrize("forward", [chunk, diagonal, bits, turned, of_the_input])
 def test_other_views_are_left_to_torch(forward: Callable[..., Any]) -> None:
     torch.manual_seed(0)
     net = Made(forward, a=nn.Linear(8, 8)).train()

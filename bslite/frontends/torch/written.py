@@ -102,6 +102,10 @@ class _Values:
         written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
         if not hasattr(target, "meta") or root.op == "placeholder" or not written[0] or any(written[1:]):
             raise self._cannot(node)
+        if load_torch().Tag.inplace_view in node.target.tags and (  # type: ignore[union-attr]
+            place in self.base or place in self.base.values()
+        ):
+            raise self._cannot(node)  # it gets another shape, of which its views are none
         with self.graph.inserting_before(node):
             made = {place: (value := self._twin(node))}
             while place in self.base:
@@ -145,6 +149,8 @@ class _Values:
         """``whole`` with ``value`` in the place of ``view``, which was taken from it."""
         aten, op, args = load_torch().ops.aten, operation(view), list[Any](view.args[1:])
         shape = list(whole.meta["val"].shape)
+        if value.meta["val"].dtype != whole.meta["val"].dtype:
+            raise self._cannot(view)  # the bits of other numbers
 
         def made(target: Any, *given: Any) -> "Node":
             return put(self.graph, view, target, *given)
