@@ -220,14 +220,14 @@ def test_sequences_and_maps_are_held_against_the_reference(monkeypatch: pytest.M
     assert found.passed, str(found)
     assert [c.name for c in found.outputs] == ["s[0]", "s[1]"]
     assert all(c.error > 0 for c in found.outputs)
-    from bslite.verification import _check_any
+    from bslite.verification.checks import check_any
 
     right = {"a": [np.float32(1), "text"], "b": np.ones(2, np.float32)}
     wrong: list[Any] = [{**right, "b": np.zeros(2, np.float32)}, {"a": right["a"]}]
     wrong += [{**right, "a": [np.float32(1), "other"]}, {**right, "a": [np.float32(2), "text"]}]
-    assert all(c.passed for c in _check_any("s", right, right, right, None))
+    assert all(c.passed for c in check_any("s", right, right, right, None))
     for made in wrong:
-        assert not all(c.passed for c in _check_any("s", made, right, right, None))
+        assert not all(c.passed for c in check_any("s", made, right, right, None))
 
 
 @pytest.mark.parametrize(
