@@ -79,8 +79,7 @@ class _Compiled:
                 return None
             self._seen.append(numbers)
         made = _Body(self._module, held, self._held, dict(zip(self._numbers, numbers, strict=True)))
-        runner = Runner(made.train(self._trains), self._options)
-        runner.name = "compiled graph"
+        runner = Runner(made.train(self._trains), self._options, "compiled graph")
         self._sets = [(held, numbers, runner), *self._sets[: MAX_SETS - 1]]
         return runner
 

@@ -50,11 +50,11 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
     """
     runner = runner_of(module)
     trained = [t for t in (runner.trainer.made.values() if runner.trainer else ()) if isinstance(t, Trained)]
-    if not runner.kinds and not trained:
+    if not runner.kinds.made and not trained:
         raise InputError("explain(): the module is not specialised yet: call it, or give optimize() inputs")
     options.setdefault("threads", runner.options.threads)
     held = dict(named_tensors(runner.module))
-    drawn = {id(k.blueprint): k.blueprint for k in runner.kinds.values()}  # one may serve several kinds
+    drawn = {id(k.blueprint): k.blueprint for k in runner.kinds.made.values()}  # one may serve several kinds
     blueprints = [b for b in drawn.values() if isinstance(b, Blueprint)]
     specs = [b.spec(part, held) for b in blueprints for part in b.in_bslite]
     gpus = [place.of(tensor) for tensor in held.values() if place.on_gpu(tensor)]

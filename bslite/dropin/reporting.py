@@ -5,9 +5,10 @@ from typing import Any
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.kinds import Kind
 from bslite.dropin.reasons import Unsupported, grouped
 from bslite.dropin.reporting_parts import PartReport, part_report
-from bslite.dropin.runner import Kind, Runner, runner_of
+from bslite.dropin.runner import Runner, runner_of
 from bslite.dropin.training_report import TrainingReport, training_reports
 from bslite.engines.cpu.threads import decided
 from bslite.frontends.torch.capture import tensors as named_tensors
@@ -84,7 +85,7 @@ def report_of(runner: Runner) -> Report:
         runner.name,
         options.fallback,
         options.tune,
-        tuple(_kind(k) for k in runner.kinds.values()),
+        tuple(_kind(k) for k in runner.kinds.made.values()),
         dict(runner.in_torch),
         runner.rebuilt,
         where,

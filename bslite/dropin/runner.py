@@ -1,8 +1,6 @@
 """The call of a wrapped module: find or make the specialisation for the call, or run torch."""
 
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,38 +8,24 @@ from typing import Any
 import torch
 
 from bslite.cache import Recent
-from bslite.dropin import growing, place, reasons
-from bslite.dropin.blueprint import Blueprint, Executable, draw
-from bslite.dropin.capture import capture, reachable_tensors
-from bslite.dropin.families import Family
-from bslite.dropin.model import Model, serves
+from bslite.dropin import place, reasons
+from bslite.dropin.blueprint import Blueprint, Executable
+from bslite.dropin.capture import reachable_tensors
+from bslite.dropin.kinds import InTorch, Kind, Kinds, fault
+from bslite.dropin.model import serves
 from bslite.dropin.options import Options
 from bslite.dropin.pause import no_collection
-from bslite.dropin.signature import Key, Unsignable, kind, signature
-from bslite.dropin.structure import Structure
-from bslite.dropin.tune import tune
+from bslite.dropin.saying import Voice
+from bslite.dropin.signature import Key, Unsignable, signature
 from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, InputError, UnsupportedError
-from bslite.frontends.torch.capture import tensors as named_tensors
 from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor], Sequence[Any]], Any]  # tensors and objects among the arguments
 SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
-MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
-MAX_CALLS = 256  # shapes and strides known, over all of them
-MAX_TRACES = 6  # of calls that differ only in numbers that an object among the arguments holds
+MAX_CALLS = 256  # shapes and strides known, over all specialisations
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
-
-
-@dataclass(frozen=True)
-class InTorch:
-    """A call that torch runs. ``loud``: a warning says so."""
-
-    reason: str
-    loud: bool = True
-
-
 NOTHING = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
 
 
@@ -56,32 +40,21 @@ class State:
     used: bool = False
 
 
-@dataclass
-class Kind:
-    """One specialisation: the blueprint of a kind of call, or why there is none; the shapes it served."""
-
-    blueprint: Blueprint | InTorch
-    shapes: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
-
-
 class Runner:
     """Calls ``module``'s forward, faster. Safe to use from several threads at once."""
 
-    def __init__(self, module: torch.nn.Module, options: Options) -> None:
+    def __init__(self, module: torch.nn.Module, options: Options, name: str = "") -> None:
+        """``name``: what warnings call the module, its class by default."""
         self.module, self.options = module, options
-        self.name = type(module).__name__
-        self.kinds: Recent[Key, Kind] = Recent(MAX_KINDS, self._forget_kind)
+        self.name = name or type(module).__name__
+        self._voice = Voice(options.fallback)
+        self.kinds = Kinds(module, self.name, options, self._voice, self._forgotten)
         self.in_torch: dict[str, int] = {}  # why calls ran in torch -> how many
         self.rebuilt = 0  # times the weights were packed anew
         self._state: State | None = None
         self._lock = threading.RLock()
-        self._said: set[str] = set()
         self._restarts = 0
-        self._tuned: list[Model] = []  # what measured the blueprint that is to be run next
-        self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
-        self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
         self.trainer: Any = None  # made by the first call that trains
-        self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         trains = self._trains(args, kwargs)
@@ -113,7 +86,7 @@ class Runner:
                 except BsliteError:
                     raise
                 except Exception as e:
-                    run = state.calls.put(key, self._fault(e))
+                    run = state.calls.put(key, fault(e, self.options))
                 if not isinstance(run, InTorch):
                     return self._run(run, tensors, objects, args, kwargs)
         else:
@@ -155,7 +128,7 @@ class Runner:
             try:
                 found = self.trainer.find(key, tensors, args, kwargs)
             except Exception as e:
-                return self._run_torch(self._fault(e), args, kwargs)
+                return self._run_torch(fault(e, self.options), args, kwargs)
         if isinstance(found, Left):
             if found.refused and self.options.fallback == "error":
                 raise UnsupportedError(found.reason)
@@ -180,11 +153,7 @@ class Runner:
         with self._lock:
             self._state, self._restarts = None, 0
             self.trainer = None
-            self.kinds.clear()
-            self._unfree.clear()
-            self._traces.clear()
-            self._families.clear()
-            self._tuned = []
+            self.kinds.forget()
 
     def specs(self) -> list[ModelSpec]:
         """The models that run in bslite."""
@@ -195,14 +164,8 @@ class Runner:
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         self.in_torch[why.reason] = self.in_torch.get(why.reason, 0) + 1
         if why.loud:
-            self._say(f"model {self.name!r} runs in torch: {why.reason}")
+            self._voice.say(f"model {self.name!r} runs in torch: {why.reason}")
         return self.module.forward(*args, **kwargs)
-
-    def _say(self, text: str, what: str = "") -> None:
-        """Warn, once for one ``what``, which is the text where nothing in it varies."""
-        if self.options.fallback != "silent" and (what or text) not in self._said:
-            self._said.add(what or text)
-            warnings.warn(text, UserWarning, stacklevel=_callers_level())
 
     def _current(self) -> State:
         """The state for the present weights."""
@@ -217,16 +180,15 @@ class Runner:
             watch = self._watch()
             if restart or (state is not None and state.watch.forms != watch.forms):
                 self._restarts = 0 if state is None or state.used else self._restarts + 1
-                self.kinds.clear()
-                self._unfree.clear()
-                self._families.clear()
+                self.kinds.left = reasons.CHANGES if self._restarts > MAX_RESTARTS else ""
+                self.kinds.restart()
             self.rebuilt += state is not None
             self._state = State(watch)
             return self._state
 
     def _watch(self) -> Watch:
-        found = [k.blueprint.constants() for k in self.kinds.values() if isinstance(k.blueprint, Blueprint)]
-        return Watch(self.module, [*reachable_tensors(self.module), *(t for ts in found for t in ts)])
+        """Compare with the present state from now on."""
+        return Watch(self.module, [*reachable_tensors(self.module), *self.kinds.constants()])
 
     def _prepare(
         self, state: State, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -269,18 +231,18 @@ class Runner:
         if executable is not None:
             state.executables[found] = executable
         elif blueprint.in_bslite:
-            made = [*self._tuned, *(m for e in state.executables.values() for m in e.models)]
-            self._tuned = []
+            made = [*self.kinds.tuned, *(m for e in state.executables.values() for m in e.models)]
+            self.kinds.tuned = []
             try:
                 executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
             except BsliteError:
                 if blueprint.surveyed:
                     raise
                 blueprint.survey(place.ops_of(state.watch.tensors))
-                self._choose(blueprint, tensors)
+                self.kinds.choose(blueprint, tensors)
                 if not blueprint.in_bslite:
                     return None
-                made, self._tuned = [*self._tuned, *made], []
+                made, self.kinds.tuned = [*self.kinds.tuned, *made], []
                 executable = Executable(blueprint, self.module, self.options.threads, made, state.first)
             state.first = state.first or next((m.spec for m in executable.models), None)
             for key, other in list(state.executables.items()):
@@ -290,41 +252,6 @@ class Runner:
             state.executables[found] = executable
         return executable
 
-    def _kind(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
-    ) -> tuple[Key, Kind]:
-        """The specialisation for this kind of call."""
-        grows: Sequence[int | None] = ()
-        kept = growing.kept((args, kwargs))
-        if objects or kept:
-            inside = Structure((args, kwargs), _is_tensor, empty=True).inside
-            held = [own or id(t) in kept for own, t in zip(inside, tensors, strict=True)]
-            grows = growing.axes(tensors, held)
-            if growing.too_short(tensors, grows):
-                return (), Kind(InTorch(growing.ONE, loud=False))
-        free = kind(args, kwargs, True, grows)
-        found = kind(args, kwargs, False, grows) if free in self._unfree else free
-        if (known := self.kinds.find(found)) is not None:
-            return found, known
-        if objects:
-            loose = kind(args, kwargs, True, grows, loose=True)
-            self._traces[loose] = self._traces.get(loose, 0) + 1
-            if self._traces[loose] > MAX_TRACES:
-                return (), Kind(InTorch(growing.OTHERS))
-        blueprint = self._draw(args, kwargs, tensors, found is free, grows)
-        if (
-            found is free
-            and isinstance(blueprint, Blueprint)
-            and blueprint.capture.fixed
-            and _batched(tensors)
-        ):
-            self._unfree.add(free)
-            found = kind(args, kwargs, False, grows)
-        made = self.kinds.put(found, Kind(blueprint))
-        if isinstance(blueprint, Blueprint) and self._state is not None and blueprint.constants():
-            self._state.watch = self._watch()
-        return found, made
-
     def kind_of(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
     ) -> Kind:
@@ -332,66 +259,20 @@ class Runner:
         with self._lock:
             return self._kind(args, kwargs, tensors, objects)[1]
 
-    def _forget_kind(self, key: Key, kind: Kind) -> None:
+    def _kind(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
+    ) -> tuple[Key, Kind]:
+        """The specialisation for this kind of call; what its trace holds is watched."""
+        watched = set(map(id, self.kinds.constants()))
+        found, kind = self.kinds.find(args, kwargs, tensors, objects)
+        if self._state is not None and not watched.issuperset(map(id, self.kinds.constants())):
+            self._state.watch = self._watch()
+        return found, kind
+
+    def _forgotten(self, key: Key) -> None:
         if self._state is not None:
             self._state.executables.pop(key, None)
             self._state.calls.clear()
-
-    def _draw(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool,
-        grows: Sequence[int | None],
-    ) -> Blueprint | InTorch:  # fmt: skip
-        """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
-        if self._restarts > MAX_RESTARTS:
-            return InTorch(reasons.CHANGES)
-        arguments = Structure((args, kwargs), _is_tensor, empty=True)
-        try:
-            blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows)
-        except UnsupportedError as e:
-            if self.options.fallback == "error":
-                raise
-            return InTorch(str(e))
-        except BsliteError as e:
-            return InTorch(str(e))
-        except Exception as e:
-            return self._fault(e)
-        self._choose(blueprint, tensors)
-        return blueprint
-
-    def _fault(self, error: Exception) -> InTorch:
-        """What nobody foresaw while a call was prepared: the program goes on, or the error is raised."""
-        if self.options.fallback == "error":
-            raise error
-        return InTorch(reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0]))
-
-    def _choose(self, blueprint: Blueprint, tensors: Sequence[Tensor]) -> None:
-        """Say what bslite lacks, choose by measuring what it runs, unless that is known. Raises
-        UnsupportedError if it lacks something and the user allows no fallback.
-        """
-        if lacking := [r for r in blueprint.refused if not r.grows]:
-            text = reasons.unsupported(self.name, lacking, blueprint.torch_share)
-            if self.options.fallback == "error":
-                raise UnsupportedError(text)
-            self._say(text, "\n".join(map(str, reasons.grouped(lacking))))
-        if self.options.tune and any(p.seconds is None for p in blueprint.parts):
-            self._tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
-        if blueprint.in_bslite:
-            blueprint.assemble()
-
-    def _blueprint(
-        self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool,
-        grows: Sequence[int | None],
-    ) -> Blueprint:  # fmt: skip
-        """What serves a call: of a trace that is there, if calls before differ from it in sizes alone."""
-        supported = place.ops_of(arguments.leaves)
-        if not any(axis is not None for axis in grows):
-            key = kind(args, kwargs, free_batch, sizes=False)
-            family = self._families.find(key)
-            if family is None:
-                self._families.put(key, Family.of(arguments.leaves))
-            elif made := family.blueprint(self.module, arguments, self.name, free_batch, supported):
-                return made
-        return draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
 
 
 def runner_of(module: Any) -> Runner:
@@ -401,23 +282,6 @@ def runner_of(module: Any) -> Runner:
         raise InputError(f"expected a module made by bslite.optimize, got {type(module).__name__}")
     found: Runner = runner.__get__(module)
     return found
-
-
-def _callers_level() -> int:
-    """``stacklevel`` of the code that called the module: beyond this package and torch's module calls."""
-    own, frame, level = (__name__.rpartition(".")[0], "torch.nn.modules.module"), sys._getframe(1), 1
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith(own):
-        frame, level = frame.f_back, level + 1
-    return level
-
-
-def _is_tensor(value: Any) -> bool:
-    return isinstance(value, Tensor)
-
-
-def _batched(tensors: Sequence[Tensor]) -> bool:
-    """Whether the batch can be left free: an export takes a size of one for fixed."""
-    return next((t.shape[0] for t in tensors if t.ndim), 1) > 1
 
 
 def _changed(watch: Watch) -> bool:

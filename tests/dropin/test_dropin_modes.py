@@ -163,7 +163,7 @@ def test_many_threads_at_once(net: Any, fast: Any) -> None:
 
 
 def test_specialisations_are_bounded(net: Any, fast: Any) -> None:
-    from bslite.dropin.runner import MAX_KINDS
+    from bslite.dropin.kinds import MAX_KINDS
 
     for side in range(5, 5 + MAX_KINDS + 3):
         agree(fast, net, images(2, side))
@@ -226,12 +226,12 @@ def test_what_cannot_be_watched_runs_in_torch() -> None:
         bslite.from_torch(sparse, torch.randn(3, 12))
 
 
-@pytest.mark.parametrize("where", ["capture", "Executable"])
+@pytest.mark.parametrize("where", ["kinds.capture", "runner.Executable"])
 def test_a_fault_of_bslites_own_leaves_the_program_running(net: Any, where: str, monkeypatch: Any) -> None:
     def broken(*given: Any) -> Any:
         raise ZeroDivisionError("planted\nin two lines")
 
-    monkeypatch.setattr(f"bslite.dropin.runner.{where}", broken)
+    monkeypatch.setattr(f"bslite.dropin.{where}", broken)
     fast, x = bslite.optimize(net, tune=False), images()
     with torch.no_grad():
         (text,) = said(fast, x)

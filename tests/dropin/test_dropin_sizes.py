@@ -9,9 +9,10 @@ import pytest
 from support.dropin_models import F, Net, agree, by_bslite, images, nn, said, torch, wrapped
 
 import bslite
-from bslite.dropin import blueprint, capture, runner
+from bslite.dropin import blueprint, capture, kinds
+from bslite.dropin.kinds import MAX_KINDS
 from bslite.dropin.options import Options
-from bslite.dropin.runner import MAX_KINDS, runner_of
+from bslite.dropin.runner import runner_of
 from bslite.engines.cpu import constants
 from bslite.errors import UnsupportedError
 
@@ -280,20 +281,20 @@ def test_sizes_are_measured_where_their_work_is_another(make: Any, monkeypatch: 
     export of its own.
     """
     measured: list[int] = []
-    tune = runner.tune
+    tune = kinds.tune
 
     def counted(blueprint: Any, tensors: Any, inputs: Any, threads: Any) -> Any:
         measured.append(inputs[0].shape[2])
         return tune(blueprint, tensors, inputs, threads)
 
-    monkeypatch.setattr(runner, "tune", counted)
+    monkeypatch.setattr(kinds, "tune", counted)
     net = make().eval()
     fast = wrapped(net, quiet=False, fallback="silent", tune=True, threads=1)
     for side in (10, 12, 14, 16, 18, 40, 12, 60, 70, 13, 11):
         agree(fast, net, images(2, side))
     assert measured == [10, 12, 40]
     runner_of(fast).forget()
-    assert runner_of(fast)._tuned == []
+    assert runner_of(fast).kinds.tuned == []
 
 
 def test_a_choice_of_parts_that_does_not_serve_a_size_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +315,8 @@ def test_a_choice_of_parts_that_does_not_serve_a_size_is_made_anew(monkeypatch: 
     assert "tanh" in said(fast, images(2, 16))[0]
     agree(fast, net, images(2, 16))
     assert bslite.report(fast).calls_in_torch == {}
-    monkeypatch.setattr(runner_of(fast), "options", Options("error", False))
+    for held in (runner_of(fast), runner_of(fast).kinds):
+        monkeypatch.setattr(held, "options", Options("error", False))
     with pytest.raises(UnsupportedError, match="tanh"):
         fast(images(2, 18))
 

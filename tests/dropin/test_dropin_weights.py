@@ -98,11 +98,11 @@ def test_nothing_is_rebuilt_without_a_change(net: Any, fast: Any) -> None:
 def test_the_export_is_kept_when_only_weights_change(
     net: Any, fast: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bslite.dropin import runner
+    from bslite.dropin import kinds
 
     exports: list[int] = []
-    capture = runner.capture
-    monkeypatch.setattr(runner, "capture", lambda *a: exports.append(1) or capture(*a))
+    capture = kinds.capture
+    monkeypatch.setattr(kinds, "capture", lambda *a: exports.append(1) or capture(*a))
     for change in (average, step, CHANGES["assigned"], average):
         agree(fast, net, images(3))
         change(net)

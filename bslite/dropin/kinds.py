@@ -1,0 +1,173 @@
+"""The specialisations of a module: the blueprint that serves a kind of call, made when it is met."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from bslite.cache import Recent
+from bslite.dropin import growing, place, reasons
+from bslite.dropin.blueprint import Blueprint, draw
+from bslite.dropin.capture import capture
+from bslite.dropin.families import Family
+from bslite.dropin.model import Model
+from bslite.dropin.options import Options
+from bslite.dropin.saying import Voice
+from bslite.dropin.signature import Key, kind
+from bslite.dropin.structure import Structure
+from bslite.dropin.tune import tune
+from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch.capture import tensors as named_tensors
+
+Tensor = torch.Tensor
+MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
+MAX_TRACES = 6  # of calls that differ only in numbers that an object among the arguments holds
+
+
+@dataclass(frozen=True)
+class InTorch:
+    """A call that torch runs. ``loud``: a warning says so."""
+
+    reason: str
+    loud: bool = True
+
+
+@dataclass
+class Kind:
+    """One specialisation: the blueprint of a kind of call, or why there is none; the shapes it served."""
+
+    blueprint: Blueprint | InTorch
+    shapes: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
+
+
+class Kinds:
+    """The specialisations of ``module``. ``left``: why torch is to run all new kinds; none if empty.
+
+    ``tuned``: the models that measured the blueprint that is to be run next.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, name: str, options: Options, voice: Voice,
+        forgotten: Callable[[Key], None],
+    ) -> None:  # fmt: skip
+        """``forgotten`` is told the key of each specialisation that is dropped."""
+        self.module, self.name, self.options = module, name, options
+        self.made: Recent[Key, Kind] = Recent(MAX_KINDS, lambda key, _: forgotten(key))
+        self.left = ""
+        self.tuned: list[Model] = []
+        self._voice = voice
+        self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
+        self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
+        self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
+
+    def restart(self) -> None:
+        """Drop what was traced, after a change of the module."""
+        self.made.clear()
+        self._unfree.clear()
+        self._families.clear()
+
+    def forget(self) -> None:
+        """Drop everything."""
+        self.restart()
+        self._traces.clear()
+        self.tuned, self.left = [], ""
+
+    def constants(self) -> list[Tensor]:
+        """The tensors that traces hold and the module does not."""
+        found = (k.blueprint.constants() for k in self.made.values() if isinstance(k.blueprint, Blueprint))
+        return [tensor for own in found for tensor in own]
+
+    def find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
+    ) -> tuple[Key, Kind]:
+        """The specialisation for this kind of call, made if there is none yet."""
+        grows: Sequence[int | None] = ()
+        kept = growing.kept((args, kwargs))
+        if objects or kept:
+            inside = Structure((args, kwargs), _is_tensor, empty=True).inside
+            held = [own or id(t) in kept for own, t in zip(inside, tensors, strict=True)]
+            grows = growing.axes(tensors, held)
+            if growing.too_short(tensors, grows):
+                return (), Kind(InTorch(growing.ONE, loud=False))
+        free = kind(args, kwargs, True, grows)
+        found = kind(args, kwargs, False, grows) if free in self._unfree else free
+        if (known := self.made.find(found)) is not None:
+            return found, known
+        if objects:
+            loose = kind(args, kwargs, True, grows, loose=True)
+            self._traces[loose] = self._traces.get(loose, 0) + 1
+            if self._traces[loose] > MAX_TRACES:
+                return (), Kind(InTorch(growing.OTHERS))
+        blueprint = self._draw(args, kwargs, tensors, found is free, grows)
+        fixed = isinstance(blueprint, Blueprint) and blueprint.capture.fixed
+        if found is free and fixed and _batched(tensors):
+            self._unfree.add(free)
+            found = kind(args, kwargs, False, grows)
+        return found, self.made.put(found, Kind(blueprint))
+
+    def _draw(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool,
+        grows: Sequence[int | None],
+    ) -> Blueprint | InTorch:  # fmt: skip
+        """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
+        if self.left:
+            return InTorch(self.left)
+        arguments = Structure((args, kwargs), _is_tensor, empty=True)
+        try:
+            blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows)
+        except UnsupportedError as e:
+            if self.options.fallback == "error":
+                raise
+            return InTorch(str(e))
+        except BsliteError as e:
+            return InTorch(str(e))
+        except Exception as e:
+            return fault(e, self.options)
+        self.choose(blueprint, tensors)
+        return blueprint
+
+    def choose(self, blueprint: Blueprint, tensors: Sequence[Tensor]) -> None:
+        """Say what bslite lacks, choose by measuring what it runs, unless that is known. Raises
+        UnsupportedError if it lacks something and the user allows no fallback.
+        """
+        if lacking := [r for r in blueprint.refused if not r.grows]:
+            text = reasons.unsupported(self.name, lacking, blueprint.torch_share)
+            if self.options.fallback == "error":
+                raise UnsupportedError(text)
+            self._voice.say(text, "\n".join(map(str, reasons.grouped(lacking))))
+        if self.options.tune and any(p.seconds is None for p in blueprint.parts):
+            self.tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
+        if blueprint.in_bslite:
+            blueprint.assemble()
+
+    def _blueprint(
+        self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool,
+        grows: Sequence[int | None],
+    ) -> Blueprint:  # fmt: skip
+        """What serves a call: of a trace that is there, if calls before differ from it in sizes alone."""
+        supported = place.ops_of(arguments.leaves)
+        if not any(axis is not None for axis in grows):
+            key = kind(args, kwargs, free_batch, sizes=False)
+            family = self._families.find(key)
+            if family is None:
+                self._families.put(key, Family.of(arguments.leaves))
+            elif made := family.blueprint(self.module, arguments, self.name, free_batch, supported):
+                return made
+        return draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
+
+
+def fault(error: Exception, options: Options) -> InTorch:
+    """What nobody foresaw while a call was prepared: the program goes on, or the error is raised."""
+    if options.fallback == "error":
+        raise error
+    return InTorch(reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0]))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _batched(tensors: Sequence[Tensor]) -> bool:
+    """Whether the batch can be left free: an export takes a size of one for fixed."""
+    return next((t.shape[0] for t in tensors if t.ndim), 1) > 1
