@@ -20,7 +20,9 @@ CAPTURED = (
 )
 MODES = "another tool is following torch's operations (a trace, a transform or a dispatch mode)"
 
-CHANGES = "the module's attributes, hooks, layers or buffers change from call to call"
+CHANGES = (
+    "the module's attributes, hooks, layers or buffers, or what its forward reads, change from call to call"
+)
 GIVEN = "its parameters are other tensors for the time of a call, as torch.func.functional_call has it"
 SLOWER = "every part of it is faster in torch"
 WAITS = "sizes or modes that are seldom: there are {traces} traces, so these get one at call {traces}"

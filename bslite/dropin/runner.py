@@ -177,7 +177,7 @@ class Runner:
             if state is not None and not _changed(state.watch):
                 return state
             restart = state is None or state.watch.structure_changed()
-            watch = self._watch()
+            watch = self._watch(None if restart or state is None else state.watch)
             if restart or (state is not None and state.watch.forms != watch.forms):
                 self._restarts = 0 if state is None or state.used else self._restarts + 1
                 self.kinds.left = reasons.CHANGES if self._restarts > MAX_RESTARTS else ""
@@ -186,9 +186,12 @@ class Runner:
             self._state = State(watch)
             return self._state
 
-    def _watch(self) -> Watch:
-        """Compare with the present state from now on."""
-        return Watch(self.module, [*reachable_tensors(self.module), *self.kinds.constants()])
+    def _watch(self, before: Watch | None) -> Watch:
+        """Compare with the present state from now on. ``before``: what watched since the last change of the
+        structure.
+        """
+        tensors = [*reachable_tensors(self.module), *self.kinds.constants()]
+        return Watch(self.module, tensors, before.surroundings if before else None)
 
     def _prepare(
         self, state: State, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -266,7 +269,7 @@ class Runner:
         watched = set(map(id, self.kinds.constants()))
         found, kind = self.kinds.find(args, kwargs, tensors, objects)
         if self._state is not None and not watched.issuperset(map(id, self.kinds.constants())):
-            self._state.watch = self._watch()
+            self._state.watch = self._watch(self._state.watch)
         return found, kind
 
     def _forgotten(self, key: Key) -> None:

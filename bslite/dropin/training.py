@@ -19,6 +19,7 @@ from bslite.dropin.signature import Key
 from bslite.dropin.stages import most_bytes
 from bslite.dropin.stepping import Peer, constants
 from bslite.dropin.structure import Structure
+from bslite.dropin.surroundings import Surroundings
 from bslite.dropin.taped import capture, survey_of
 from bslite.dropin.trained import Note, TrainedPart
 from bslite.dropin.watch import attributes_of
@@ -103,6 +104,7 @@ class Trainer:
         self.made: Recent[Key, Trained | Left] = Recent(MAX_KINDS)
         self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
+        self._surroundings: Surroundings | None = None
         self._restarts = 0
         self._seen: Counter[Key] = Counter()  # calls of kinds that have no trace
         self._traces = 0
@@ -118,10 +120,17 @@ class Trainer:
         modules = list(self.module.modules())
         held = [t for m in modules for d in (m._parameters, m._buffers) for t in d.values() if t is not None]
         present = [*map(id, modules), *((id(t), t.dtype, t.shape) for t in held)]
-        if present != self._present or not self._same_attributes(modules):
+        around = self._surroundings
+        if (
+            present != self._present
+            or not self._same_attributes(modules)
+            or around is None
+            or around.changed()
+        ):
             if not all(isinstance(p, torch.nn.Parameter) for p in self.module.parameters()):
                 return Left(GIVEN)
             self._present, self._attributes = present, _without_mode(attributes_of(modules))
+            self._surroundings = Surroundings(self.module)
             self._restarts += 1
             self.forget()
             if self._restarts > MAX_RESTARTS:

@@ -1,9 +1,10 @@
 """Notices changes of a module. Every call asks for them, so all comparisons run in C.
 
 There are three kinds of change, which cost differently to follow. *Structure*: a submodule, hook, parameter
-or plain attribute is replaced, or a mode is switched; what was traced may no longer hold. *Tensors*: other
-tensor objects or other memory stand under the same names (``load_state_dict(assign=True)``, ``p.data = ...``,
-``.to()``). *Values*: the same memory has been written to.
+or plain attribute is replaced, a mode is switched, or what forwards read besides is another (see
+`bslite.dropin.surroundings`); what was traced may no longer hold. *Tensors*: other tensor objects or other
+memory stand under the same names (``load_state_dict(assign=True)``, ``p.data = ...``, ``.to()``). *Values*:
+the same memory has been written to.
 
 The version counters of the tensors show most writes. Writes through NumPy and ``p.data.mul_()`` leave the
 counters alone; a digest of words sampled from every tensor shows those. Neither shows a write that leaves the
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 
 from bslite.dropin.structure import copied
+from bslite.dropin.surroundings import Surroundings
 from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
 
@@ -30,11 +32,20 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 class Watch:
     """The state of a module. ``tensors``: its parameters, buffers and ``extra`` tensors, in a fixed order."""
 
-    def __init__(self, module: torch.nn.Module, extra: Iterable[torch.Tensor] = ()) -> None:
-        """Raises UnsupportedError for a module with parts or tensors whose changes cannot be seen."""
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        extra: Iterable[torch.Tensor] = (),
+        surroundings: Surroundings | None = None,
+    ) -> None:
+        """``surroundings``: as they were at the last trace, by default as they are now.
+
+        Raises UnsupportedError for a module with parts or tensors whose changes cannot be seen.
+        """
         modules = list(module.modules())
         if scripted := [type(m).__name__ for m in modules if isinstance(m, torch.jit.ScriptModule)]:
             raise UnsupportedError(f"it holds a {scripted[0]}, which has no Python to trace")
+        self.surroundings = Surroundings(module) if surroundings is None else surroundings
         self._attributes = [m.__dict__ for m in modules]
         self._seen = attributes_of(modules)
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
@@ -76,6 +87,7 @@ class Watch:
             and any(self._hooks) == self._hooked
             and self._sizes == list(map(len, self._dicts))
             and all(map(is_, self._children, map(getitem, self._child_dicts, self._child_keys)))
+            and not self.surroundings.changed()
         )
 
     def tensors_changed(self) -> bool:
