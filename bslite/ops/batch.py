@@ -1,6 +1,7 @@
 """Batch norm in training: statistics of the batch that are values, and what its gradient sums up."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from bslite.errors import SpecError, UnsupportedError
@@ -161,7 +162,7 @@ class ScaleShift(Op):
 THROUGH = Attr("through", a.choice("identity", *SLOPES), "identity", "activation after the batch norm")
 
 
-class Backwards(BatchOp):
+class Backwards(BatchOp, ABC):
     """Base of what gradients of batch norms take: of the gradient from behind, of inputs and numbers of
     channels. ``through`` an activation: the gradient is that of the activation's value, and the last two
     inputs are the scale and shift that the batch norm applied before it.
@@ -176,9 +177,9 @@ class Backwards(BatchOp):
         checks.param_shape(self.name, "the gradient", grad, x, "(that of the input)")
         return self._made(x, rest, attrs)
 
+    @abstractmethod
     def _made(self, x: Shape, rest: Sequence[Shape], attrs: Attrs) -> Shape:
         """The result's shape for the other inputs."""
-        raise NotImplementedError
 
     def _through(self, x: Shape, rest: Sequence[Shape], attrs: Attrs, roles: Sequence[str]) -> None:
         if len(rest) != len(roles):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bslite.kernels.contracts.cpu.rows import ChannelMoments, GroupScales, Lines, ScalePixels
+from bslite.kernels.contracts.cpu.rows import ChannelMoments, GroupScales, Lines, ScalePixels, XSteps, YSteps
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.rows import GroupWork
 from bslite.plan.core.loops import merged_axes
@@ -36,7 +36,7 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
 
     blocks = share_image(machine, n * bands, 1, channels, 3 * loads)
     cut = Shares(band_lines, bands, blocks.blocks, blocks.block_registers)
-    first = ChannelMoments(x.start, moments.start, *from_x, size, cut)
+    first = ChannelMoments(x.start, moments.start, XSteps(*from_x), size, cut)
     step(b, first, n * bands * blocks.blocks, [x], [moments])
 
     groups = work.groups
@@ -51,7 +51,7 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
 
     shares = share_image(machine, n, lines, channels, 2 * loads)
     to_y = in_bytes((y.strides[0], *y_strides))
-    third = ScalePixels(x.start, y.start, scales.start, *from_x, *to_y, size, shares)
+    third = ScalePixels(x.start, y.start, scales.start, XSteps(*from_x), YSteps(*to_y), size, shares)
     step(b, third, n * shares.bands * shares.blocks, [x, scales], [y])
     return True
 

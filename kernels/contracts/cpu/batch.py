@@ -1,8 +1,8 @@
 """Records of batch norms in training: statistics of a batch, and gradients. Strides are in bytes."""
 
-from bslite.kernels.contracts.cpu.rows import Lines
+from bslite.kernels.contracts.cpu.rows import Lines, XSteps, YSteps
 from bslite.kernels.contracts.cpu.shares import Shares
-from bslite.kernels.contracts.record import Operand, StepRecord, Variant
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
 
 
 class BatchMoments(StepRecord, kernel="batch_moments"):
@@ -19,6 +19,14 @@ class BatchMoments(StepRecord, kernel="batch_moments"):
     band_lines: int
     size: Lines
     block: int
+
+
+class GSteps(Record):
+    """From one image, line and pixel of g to the next."""
+
+    g_image: int
+    g_line: int
+    g_pixel: int
 
 
 class Products(Variant):
@@ -40,12 +48,8 @@ class BatchProducts(StepRecord, kernel="batch_products"):
     scale: Operand
     shift: Operand
     partials: Operand
-    g_image: int
-    g_line: int
-    g_pixel: int
-    x_image: int
-    x_line: int
-    x_pixel: int
+    g_steps: GSteps
+    x_steps: XSteps
     size: Lines
     cut: Shares
     products: Products
@@ -90,15 +94,9 @@ class BatchGradient(StepRecord, kernel="batch_gradient"):
     products: Operand
     scale: Operand
     shift: Operand
-    g_image: int
-    g_line: int
-    g_pixel: int
-    x_image: int
-    x_line: int
-    x_pixel: int
-    y_image: int
-    y_line: int
-    y_pixel: int
+    g_steps: GSteps
+    x_steps: XSteps
+    y_steps: YSteps
     r_image: int
     r_line: int
     r_pixel: int

@@ -101,6 +101,22 @@ class Lines(Record):
     padded: int
 
 
+class XSteps(Record):
+    """From one image, line and pixel of x to the next."""
+
+    x_image: int
+    x_line: int
+    x_pixel: int
+
+
+class YSteps(Record):
+    """From one image, line and pixel of y to the next."""
+
+    y_image: int
+    y_line: int
+    y_pixel: int
+
+
 class ChannelMoments(StepRecord, kernel="channel_moments"):
     """Group norm, step 1: ``moments [images][bands][3][padded]`` of the channels of every band of lines.
 
@@ -110,9 +126,7 @@ class ChannelMoments(StepRecord, kernel="channel_moments"):
 
     x: Operand
     moments: Operand
-    x_image: int
-    x_line: int
-    x_pixel: int
+    x_steps: XSteps
     size: Lines
     cut: Shares
 
@@ -147,11 +161,7 @@ class ScalePixels(StepRecord, kernel="scale_pixels"):
     x: Operand
     y: Operand
     scales: Operand
-    x_image: int
-    x_line: int
-    x_pixel: int
-    y_image: int
-    y_line: int
-    y_pixel: int
+    x_steps: XSteps
+    y_steps: YSteps
     size: Lines
     cut: Shares

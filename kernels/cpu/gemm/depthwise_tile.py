@@ -15,10 +15,10 @@ import math
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
 
+from bslite.kernels.cpu.gemm.tiles import by_rows
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, store_tile, where
+from bslite.kernels.cpu.vector.ir import const, loop, opaque, store_tile, where
 from bslite.kernels.cpu.vector.simd import BYTES
 
 PIXELS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
@@ -143,11 +143,4 @@ def depthwise_tile(taps: int, stride: int, most: int, deep: bool = False) -> Any
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows: for filters ``taps`` wide with a
     stride of ``stride`` pixels; both 0: for any filter. ``deep``: for filters of several planes.
     """
-    i64, f32 = types.int64, types.float32
-    params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
-
-    def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, taps, stride, deep, op=Operands(*args))
-        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
-
-    return simd.primitive(types.void, i64, *params)(emit)
+    return by_rows(emit_tile, Operands, most, taps=taps, stride=stride, deep=deep)

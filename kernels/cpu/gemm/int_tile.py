@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
 
 from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, ROWS_PER_POINTER, UNROLL
+from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tiles import by_rows, groups_of
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque, where
+from bslite.kernels.cpu.vector.ir import const, loop, opaque, where
 from bslite.kernels.cpu.vector.lanes import INTS
 from bslite.kernels.cpu.vector.pairs import dot_ir, load_ints, load_widened
 from bslite.kernels.cpu.vector.quads import quad_dot_ir
@@ -59,7 +59,7 @@ BYTE_PAIRS = Form(dot_ir, load_widened, BYTES // 2, False)
 def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> None:
     """Emits a tile of ``rows`` x ``vecs`` registers of sums of products of numbers of the ``form``."""
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
-    groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
+    groups = groups_of(rows)
     starts = [load_ints(builder, builder.add(op.start, const(v * BYTES))) for v in range(vecs)]
 
     def steps_of(count: int) -> Any:
@@ -115,12 +115,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> N
 @functools.cache
 def int_tile(vecs: int, most: int, form: Form) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-
-    def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args), form=form)
-        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
-
-    return simd.primitive(types.void, *[types.int64] * (1 + len(Operands._fields)))(emit)
+    return by_rows(emit_tile, Operands, most, vecs=vecs, form=form)
 
 
 @makes(IntSweep)

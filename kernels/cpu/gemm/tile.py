@@ -10,14 +10,13 @@ import functools
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
 
+from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import add_if, const, loop, one_of, opaque, store_tile
+from bslite.kernels.cpu.vector.ir import add_if, const, loop, opaque, store_tile
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
-ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 PREFETCHES = 2  # cache lines of a later B fetched in one iteration
 
 
@@ -48,7 +47,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
     With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
     """
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
-    groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
+    groups = groups_of(rows)
 
     def places(address: Any, stride: Any) -> list[Any]:
         starts = [builder.add(address, builder.mul(stride, const(i))) for i in range(rows)]
@@ -90,13 +89,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
                 bs = [
                     simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
                 ]
-                for pointer, group in zip(pointers, groups, strict=True):
-                    for j, i in enumerate(group):
-                        address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
-                        x = builder.load(simd.pointer(builder, builder.add(address, const(4 * k))), align=4)
-                        xs = simd.splat_ir(builder, x)
-                        for v in range(vecs):
-                            acc[i * vecs + v] = simd.fma_ir(builder, xs, bs[v], acc[i * vecs + v])
+                add_products(builder, pointers, groups, op.a_row, k, bs, acc)
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             b = builder.add(b, const(count * vecs * BYTES))
             return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
@@ -131,11 +124,4 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
 @functools.cache
 def gemm_tile(vecs: int, most: int, fetches: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    i64, f32 = types.int64, types.float32
-    params = [f32 if name in ("lo", "hi") else i64 for name in Operands._fields]
-
-    def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args), fetches=fetches)
-        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
-
-    return simd.primitive(types.void, i64, *params)(emit)
+    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches)

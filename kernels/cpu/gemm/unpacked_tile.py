@@ -8,12 +8,12 @@ import functools
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba import types
 
-from bslite.kernels.cpu.gemm.tile import ROWS_PER_POINTER, UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.atomic import LINE
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
+from bslite.kernels.cpu.vector.ir import const, loop, opaque
 from bslite.kernels.cpu.vector.simd import BYTES
 
 
@@ -32,7 +32,7 @@ class Operands(NamedTuple):
 def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
     """Emits a tile of ``rows`` x ``vecs`` accumulators."""
     places = [builder.add(op.c, const(i * BYTES)) for i in range(rows * vecs)]
-    groups = [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
+    groups = groups_of(rows)
 
     def steps_of(count: int) -> Any:
         """A loop body of ``count`` rank-1 updates; carried values: b, ahead, a pointer per group of
@@ -49,13 +49,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
                     simd.prefetch_ir(builder, builder.add(ahead, const(line)))
                 ahead = opaque(builder, builder.add(ahead, op.b_row))
                 bs = [simd.load_ir(builder, builder.add(b, const(v * BYTES))) for v in range(vecs)]
-                for pointer, group in zip(pointers, groups, strict=True):
-                    for j, i in enumerate(group):
-                        address = builder.add(pointer, builder.mul(op.a_row, const(j))) if j else pointer
-                        x = builder.load(simd.pointer(builder, builder.add(address, const(4 * k))), align=4)
-                        xs = simd.splat_ir(builder, x)
-                        for v in range(vecs):
-                            acc[i * vecs + v] = simd.fma_ir(builder, xs, bs[v], acc[i * vecs + v])
+                add_products(builder, pointers, groups, op.a_row, k, bs, acc)
                 b = opaque(builder, builder.add(b, op.b_row))
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             return [b, ahead, *pointers, *acc]
@@ -73,10 +67,4 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
 @functools.cache
 def unpacked_tile(vecs: int, most: int) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    i64 = types.int64
-
-    def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args))
-        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
-
-    return simd.primitive(types.void, i64, *[i64] * len(Operands._fields))(emit)
+    return by_rows(emit_tile, Operands, most, vecs=vecs)

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import types
 
+from bslite.kernels.cpu.gemm.tiles import by_rows
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.ir import const, loop, one_of, opaque
+from bslite.kernels.cpu.vector.ir import const, loop, opaque
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # pixels per loop iteration
@@ -79,13 +80,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands) -> None:
 @functools.cache
 def update_tile(vecs: int, most: int) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    i64 = types.int64
-
-    def emit(builder: Any, rows: Any, *args: Any) -> None:
-        tile = functools.partial(emit_tile, builder, vecs=vecs, op=Operands(*args))
-        one_of(builder, rows, {r: functools.partial(tile, r) for r in range(1, most + 1)})
-
-    return simd.primitive(types.void, i64, *[i64] * len(Operands._fields))(emit)
+    return by_rows(emit_tile, Operands, most, vecs=vecs)
 
 
 class DepthwiseOperands(NamedTuple):

@@ -90,6 +90,12 @@ def gradient_line(through: str) -> Kernel:
     """The gradient of a line of pixels, of numbers ``[5][padded]``: mean, offset, slope, scale, shift."""
     before = _before(through)
 
+    @register_jitable
+    def gradient(g, x, at, row):
+        scale = load(at + 3 * row)
+        made = before(g, x, scale, load(at + 4 * row))
+        return fma(x - load(at), load(at + 2 * row), made - load(at + row)) * scale
+
     def apply(g, x, y, r, step, channels, table, row, pixels):
         s = G(step, 0)
         g_pixel, x_pixel, y_pixel, r_pixel, adds = s.g_pixel, s.x_pixel, s.y_pixel, s.r_pixel, s.adds
@@ -98,19 +104,11 @@ def gradient_line(through: str) -> Kernel:
         for _ in range(pixels):
             place = 0
             while place < whole:
-                at = table + place
-                element, scale = load(x + place), load(at + 3 * row)
-                made = before(load(g + place), element, scale, load(at + 4 * row))
-                made = fma(element - load(at), load(at + 2 * row), made - load(at + row))
-                made = made * scale
+                made = gradient(load(g + place), load(x + place), table + place, row)
                 store(y + place, made + load(r + place) if adds else made)
                 place += BYTES
             if rest:
-                at = table + place
-                element, scale = load_some(x + place, rest), load(at + 3 * row)
-                made = before(load_some(g + place, rest), element, scale, load(at + 4 * row))
-                made = fma(element - load(at), load(at + 2 * row), made - load(at + row))
-                made = made * scale
+                made = gradient(load_some(g + place, rest), load_some(x + place, rest), table + place, row)
                 store_some(y + place, made + load_some(r + place, rest) if adds else made, rest)
             g += g_pixel
             x += x_pixel

@@ -1,6 +1,6 @@
 """Lowerings of a batch's statistics, and of the gradient of a batch norm."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bslite.kernels.contracts.cpu.batch import (
@@ -9,17 +9,18 @@ from bslite.kernels.contracts.cpu.batch import (
     BatchMoments,
     BatchProducts,
     BatchTotals,
+    GSteps,
     Products,
 )
-from bslite.kernels.contracts.cpu.rows import ChannelMoments, Lines
+from bslite.kernels.contracts.cpu.rows import ChannelMoments, Lines, XSteps, YSteps
 from bslite.kernels.contracts.cpu.shares import Shares
-from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.record import Operand, StepRecord
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.cpu.group_norm import lines_of, lines_of_band
 from bslite.plan.cpu.ops.move import in_bytes
-from bslite.plan.cpu.outside import batch_of, behind, parts
+from bslite.plan.cpu.outside import Parts, batch_of, behind, parts
 from bslite.plan.cpu.sharing import item_count, share_image
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.conv import residual_of
@@ -74,11 +75,23 @@ def _cut(b: CpuBuilder, batch: _Batch, passes: int) -> tuple[Shares, int]:
     return Shares(band_lines, bands, blocks.blocks, blocks.block_registers), bands
 
 
-def _merged(b: CpuBuilder, channels: int, parts: int) -> tuple[int, int]:
-    """The registers of channels of an item that merges ``parts`` of them, and the number of items."""
-    registers = -(-channels // b.machine.lanes)
-    block = -(-registers // min(registers, item_count(b.machine, 4.0 * registers * parts)))
-    return block, -(-registers // block)
+def _merge(
+    b: CpuBuilder, layer: Layer, channels: int, made: Parts, count: int,
+    record: Callable[[View, int], StepRecord],
+) -> None:  # fmt: skip
+    """Behind all images, append the step that merges ``count`` parts, which they ``made``, into the layer's
+    value. ``record``: of that value, and of the registers of channels of an item.
+    """
+
+    def finish(b: CpuBuilder) -> None:
+        y, home = b.writable(layer.name, 1)
+        registers = -(-channels // b.machine.lanes)
+        block = -(-registers // min(registers, item_count(b.machine, 4.0 * registers * count)))
+        step(b, record(y, block), -(-registers // block), [made.all], [y])
+        if y is not home:
+            b.copy(y, home)
+
+    behind(b, finish)
 
 
 @CPU.register("batch_stats")
@@ -88,22 +101,18 @@ def lower_batch_stats(b: CpuBuilder, layer: Layer) -> None:
     (x,), (steps,), size = batch.views, batch.steps, batch.size
     cut, bands = _cut(b, batch, 3)
     moments = parts(b, batch.images, (bands * 3 * size.padded,))
-    first = ChannelMoments(x.start, moments.here.start, *steps, size, cut)
+    first = ChannelMoments(x.start, moments.here.start, XSteps(*steps), size, cut)
     step(b, first, batch.images * bands * cut.blocks, [x], [moments.here])
 
-    def finish(b: CpuBuilder) -> None:
-        images = moments.all.shape[0]
-        y, home = b.writable(layer.name, 1)
-        block, items = _merged(b, size.channels, 2 * images * bands)
-        second = BatchMoments(
+    images = moments.all.shape[0]
+
+    def merged(y: View, block: int) -> BatchMoments:
+        return BatchMoments(
             moments.all.start, y.start, in_bytes((y.strides[0],))[0], images, bands, cut.band_lines, size,
             block,
         )  # fmt: skip
-        step(b, second, items, [moments.all], [y])
-        if y is not home:
-            b.copy(y, home)
 
-    behind(b, finish)
+    _merge(b, layer, size.channels, moments, 2 * images * bands, merged)
 
 
 @CPU.register("batch_sums")
@@ -116,24 +125,20 @@ def lower_batch_sums(b: CpuBuilder, layer: Layer) -> None:
     cut, bands = _cut(b, batch, 2)
     partials = parts(b, batch.images, (bands * 2 * 2 * size.padded,))  # in float64
     first = BatchProducts(
-        g.start, x.start, means.start, *_starts(numbers, means), partials.here.start, *batch.steps[0],
-        *batch.steps[1], size, cut, Products(layer.node.attrs["through"]),
+        g.start, x.start, means.start, *_starts(numbers, means), partials.here.start,
+        GSteps(*batch.steps[0]), XSteps(*batch.steps[1]), size, cut, Products(layer.node.attrs["through"]),
     )  # fmt: skip
     step(b, first, batch.images * bands * cut.blocks, [g, x, means, *numbers], [partials.here])
 
-    def finish(b: CpuBuilder) -> None:
-        count = partials.all.shape[0] * bands
-        y, home = b.writable(layer.name, 1)
-        block, items = _merged(b, size.channels, count)
-        second = BatchTotals(
+    count = partials.all.shape[0] * bands
+
+    def merged(y: View, block: int) -> BatchTotals:
+        return BatchTotals(
             partials.all.start, y.start, in_bytes((y.strides[0],))[0], count, size.channels, size.padded,
             block,
         )  # fmt: skip
-        step(b, second, items, [partials.all], [y])
-        if y is not home:
-            b.copy(y, home)
 
-    behind(b, finish)
+    _merge(b, layer, size.channels, partials, count, merged)
 
 
 def _starts(numbers: Sequence[View], other: View) -> list[Operand]:
@@ -158,8 +163,9 @@ def lower_batch_norm_grad(b: CpuBuilder, layer: Layer) -> None:
     rows = [row.start for pair in (stats, sums) for row in (pair, pair.slice(0, 1, 2))]
     record = BatchGradient(
         g.start, x.start, made.start, r.start, *rows,
-        scale.start, (shift or [scale])[0].start, *batch.steps[0], *batch.steps[1], *batch.steps[2],
-        *step_r, len(added), 1.0 / elements, attrs["eps"], size, cut, BatchGradientLine(attrs["through"]),
+        scale.start, (shift or [scale])[0].start, GSteps(*batch.steps[0]), XSteps(*batch.steps[1]),
+        YSteps(*batch.steps[2]), *step_r, len(added), 1.0 / elements, attrs["eps"], size, cut,
+        BatchGradientLine(attrs["through"]),
     )  # fmt: skip
     items = batch.images * cut.bands * cut.blocks
     step(b, record, items, [g, x, *batch.views[3:], stats, sums, scale, *shift], [made], 5 * size.padded)

@@ -1,0 +1,45 @@
+"""What register tiles of all kinds share: a body for every number of rows, and a step of their sums."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numba import types
+
+from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.ir import const, one_of
+
+ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
+
+
+def by_rows(emit_tile: Callable[..., None], operands: Any, most: int, **how: Any) -> Any:
+    """Numba intrinsic ``tile(rows, *operands)`` for 1 to ``most`` rows; ``operands``: named tuples.
+
+    ``emit_tile(builder, rows=, op=, **how)`` emits one. ``lo`` and ``hi`` are float32, other fields int64.
+    """
+    params = [types.float32 if name in ("lo", "hi") else types.int64 for name in operands._fields]
+
+    def emit(builder: Any, rows: Any, *args: Any) -> None:
+        tile = functools.partial(emit_tile, builder, op=operands(*args), **how)
+        one_of(builder, rows, {r: functools.partial(tile, rows=r) for r in range(1, most + 1)})
+
+    return simd.primitive(types.void, types.int64, *params)(emit)
+
+
+def groups_of(rows: int) -> list[range]:
+    """The rows that one pointer reaches."""
+    return [range(i, min(i + ROWS_PER_POINTER, rows)) for i in range(0, rows, ROWS_PER_POINTER)]
+
+
+def add_products(
+    builder: Any, pointers: Sequence[Any], groups: Sequence[range], a_row: Any, k: int, bs: Sequence[Any],
+    acc: list[Any],
+) -> None:  # fmt: skip
+    """Emits ``acc[i, v] += A[i, k] * bs[v]``; there is a pointer to the first row of A of each group."""
+    for pointer, group in zip(pointers, groups, strict=True):
+        for j, i in enumerate(group):
+            address = builder.add(pointer, builder.mul(a_row, const(j))) if j else pointer
+            x = builder.load(simd.pointer(builder, builder.add(address, const(4 * k))), align=4)
+            xs = simd.splat_ir(builder, x)
+            for v, b in enumerate(bs):
+                acc[i * len(bs) + v] = simd.fma_ir(builder, xs, b, acc[i * len(bs) + v])
