@@ -207,6 +207,8 @@ class Executable:
             next((m for m in models_at_hand if serves(m.spec, spec)), None) or Model(spec, threads)
             for spec in specs
         ]
+        for model in self.models:
+            model.beside_torch = blueprint.direct is None  # in parts, with operations of torch's between them
         self._tensors = [blueprint.values_of(key, tensors) for key in blueprint.held]
 
     def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor], Sequence[Any]], Any]:

@@ -63,6 +63,7 @@ class Model:
         cells: Collection[str] = (),
         empty: Callable[[Sequence[int]], Tensor] | None = None,
     ) -> None:
+        self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
         self._calls: Recent[tuple[object, ...], Call] = Recent(MAX_CALLS)
 
@@ -103,7 +104,7 @@ class Model:
                     tensor = tensor.contiguous().clone() if tensor.data_ptr() & 3 else tensor.contiguous()
                 kept.append(tensor)
             made = [empty(shape) for shape in shapes]
-            run_at([tensor.data_ptr() for tensor in (*kept, *made)])
+            run_at([tensor.data_ptr() for tensor in (*kept, *made)], self.beside_torch)
             if as_they_are:
                 return made
             return [

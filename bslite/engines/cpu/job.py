@@ -43,10 +43,10 @@ class Job:
         """Let the threads' scratch memory begin at ``address``, on a cache line."""
         self._cells[self._cell["scratch"]] = address
 
-    def run(self, threads: int) -> None:
-        """Run the program with up to ``threads`` threads; return when every item is done."""
+    def run(self, threads: int, beside_torch: bool = False) -> None:
+        """Run the program with up to ``threads`` threads, as `fork_join`; return when every item is done."""
         memory = self._cells, self.counters, self.program
-        if not fork_join(threads, self._walk, self._address, memory):
+        if not fork_join(threads, self._walk, self._address, memory, beside_torch):
             self._renew()
 
     def _renew(self) -> None:

@@ -76,12 +76,14 @@ class Session:
             addresses = [address_of(array) for array in (*inputs, *outputs)]
         self.run_at(addresses)
 
-    def run_at(self, addresses: Sequence[int]) -> None:
-        """`run` on memory by its addresses: those of the inputs, then those of the outputs."""
+    def run_at(self, addresses: Sequence[int], beside_torch: bool = False) -> None:
+        """`run` on memory by its addresses: those of the inputs, then those of the outputs. ``beside_torch``:
+        see `turns.fork_join`.
+        """
         workspace = self.acquire()
         try:
             self._bind(workspace.bases, FIRST_END, *addresses)
-            workspace.job.run(self.plan.threads)
+            workspace.job.run(self.plan.threads, beside_torch)
             if self.plan.flags:
                 self.check(workspace)
         finally:

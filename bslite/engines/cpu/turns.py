@@ -1,13 +1,8 @@
-"""Which runs have threads now, and which threads: a team of the engine's own, or OpenMP's.
-
-Where torch is imported they are OpenMP's, by Numba's parallel regions. Its threads spin for milliseconds
-after each of torch's operations, on the cores that a team would need; so torch's own help.
-"""
+"""Which runs have threads now, and which threads: a team of the engine's own, or OpenMP's."""
 
 import atexit
 import functools
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -113,7 +108,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def fork_join(threads: int, walk: int, job: int, memory: Any = None) -> bool:
+def fork_join(
+    threads: int, walk: int, job: int, memory: Any = None, beside_torch: bool = False
+) -> bool:
     """Let up to ``threads`` threads run a job, by the addresses of its walker and its cells; the calling
     thread alone for 1. Numba's setting and the system may allow fewer, which do all the work and make the
     same bits. Runs of several threads take turns where there are too few cores for all.
@@ -121,6 +118,9 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None) -> bool:
     ``memory`` is what the job uses. Returns whether the caller may use it again: it must not where a thread
     that the system took off its core has not seen yet that there is nothing left to do. Without ``memory``
     this waits for such a thread, as it must where a walker may return before all of its job is done.
+
+    ``beside_torch``: torch computes just before and after. Then OpenMP's threads help, in a parallel region of
+    Numba's: torch's own spin for milliseconds after each of its operations, on a core that a member needs.
     """
     if threads > 1:
         threads = min(threads, numba_threads())
@@ -130,7 +130,7 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None) -> bool:
     here = process
     here.turns.begin(threads)
     try:
-        if "torch" in sys.modules and not here.forked:
+        if beside_torch and not here.forked:
             _region(threads, walk, job)
             return True
         team = here.take(threads - 1)
