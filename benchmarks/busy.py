@@ -47,7 +47,7 @@ def _vision(name: str, side: int) -> tuple[Any, tuple[int, ...]]:
 NETWORKS = {
     "three linear layers, batch 8": _linears,
     "mobilenet_v2, 64 x 64": lambda: _vision("mobilenet_v2", 64),
-    "squeezenet1_1, 96 x 96": lambda: _vision("squeezenet1_1", 96),
+    "efficientnet_b0, 96 x 96": lambda: _vision("efficientnet_b0", 96),
     "resnet18, 224 x 224": lambda: _vision("resnet18", 224),
 }
 

@@ -108,9 +108,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def fork_join(
-    threads: int, walk: int, job: int, memory: Any = None, beside_torch: bool = False
-) -> bool:
+def fork_join(threads: int, walk: int, job: int, memory: Any = None, beside_torch: bool = False) -> bool:
     """Let up to ``threads`` threads run a job, by the addresses of its walker and its cells; the calling
     thread alone for 1. Numba's setting and the system may allow fewer, which do all the work and make the
     same bits. Runs of several threads take turns where there are too few cores for all.

@@ -11,9 +11,9 @@ from bslite.kernels.cpu.vector.simd import I32, I64, i64, pointer, primitive
 from bslite.kernels.cpu.vector.target import simd
 
 LINE = 64  # bytes of a cache line
-SPINS = 4000  # pauses before a waiting thread offers its core to others
+SPINS = 4000  # pauses before a waiting thread sleeps: a tenth of a millisecond or two
+NAP = 20  # microseconds that it sleeps at a time
 _X86 = simd().lanes >= 8
-_YIELD = "sched_yield" if sys.platform != "win32" else None
 
 
 @primitive(i64, i64, i64)
@@ -52,11 +52,13 @@ def pause(builder):
 
 
 @primitive(types.void)
-def yield_core(builder):
-    """Offers the core to other threads."""
-    if _YIELD:
-        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, []), _YIELD)
-        builder.call(fn, [])
+def nap(builder):
+    """Leaves the core for a moment. The system then lets the thread have it that others wait for, even if
+    that one stood in the queue of another core; a thread that only yields goes on spinning meanwhile.
+    """
+    if sys.platform != "win32":
+        fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I32, [I32]), "usleep")
+        builder.call(fn, [ir.Constant(I32, NAP)])
 
 
 @register_jitable
@@ -68,4 +70,4 @@ def wait_until(counter, needed):
         if spins < SPINS:
             pause()
         else:
-            yield_core()
+            nap()
