@@ -117,8 +117,8 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None, beside_torc
     that the system took off its core has not seen yet that there is nothing left to do. Without ``memory``
     this waits for such a thread, as it must where a walker may return before all of its job is done.
 
-    ``beside_torch``: torch computes just before and after. Then OpenMP's threads help, in a parallel region of
-    Numba's: torch's own spin for milliseconds after each of its operations, on a core that a member needs.
+    ``beside_torch``: torch computes just before and after. Then OpenMP's threads help, in a parallel region
+    of Numba's: torch's own spin for milliseconds after each of its operations, on a core that a member needs.
     """
     if threads > 1:
         threads = min(threads, numba_threads())
