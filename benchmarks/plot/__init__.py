@@ -12,13 +12,25 @@ from benchmarks.plot import (
     gpu,
     parallelism,
     peers,
+    serving,
     spatial,
     stacks,
     style,
     training,
 )
 
-MODULES = (peers, stacks, depth_first, spatial, deepbench, deepbench_space, gpu, training, parallelism)
+MODULES = (
+    peers,
+    stacks,
+    depth_first,
+    spatial,
+    deepbench,
+    deepbench_space,
+    gpu,
+    training,
+    parallelism,
+    serving,
+)
 #: Commands whose results are tables alone.
 TABLES = ("corpus", "huggingface", "quantised")
 DRAWINGS = {module.__name__.rpartition(".")[2]: module.figure for module in MODULES}

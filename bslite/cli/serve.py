@@ -38,6 +38,7 @@ def serve(
             min=1, help="Threads of a run. Default: an equal part of the cores.", show_default=False
         ),
     ] = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Keep each stream to cores of its own.")] = False,
     max_batch: Annotated[
         int, typer.Option(min=1, help="Rows computed together at most; 1 switches batching off.")
     ] = 16,
@@ -79,7 +80,7 @@ def serve(
     from bslite.serve.settings import Settings
 
     settings = Settings(
-        host=host, port=port, streams=streams, threads=threads, max_batch=max_batch,
+        host=host, port=port, streams=streams, threads=threads, pin=pin, max_batch=max_batch,
         max_delay=max_delay / 1e3,
         max_queue=max_queue, timeout=timeout, read_timeout=read_timeout, max_body=int(max_body * MIB),
         max_connections=max_connections, keys=_keys(api_key_file), access_log=access_log,
@@ -100,7 +101,7 @@ def serve(
         notes.print(f"{model.name} is warm after {model.warmed:.1f} s", markup=False)
         if not left:
             notes.print(_table(served))
-            notes.print(_told(settings), soft_wrap=True, markup=False)
+            notes.print(_told(settings, served[0].compiled.threads), soft_wrap=True, markup=False)
             notes.print(f"Ready: {url}/v2/models/{served[0].name}", soft_wrap=True, markup=False)
 
     run(Service(served, settings), sock, on_ready)
@@ -155,11 +156,8 @@ def _together(model: "Served") -> str:
     return ", ".join(times) + (f"; up to {most}" if most > 1 else "; one by one is as fast")
 
 
-def _told(settings: "Settings") -> str:
-    from bslite.serve.found import threads_each
-
-    threads = threads_each(settings)
-    each = "all cores" if threads is None else f"{threads} thread{'s' * (threads != 1)}"
+def _told(settings: "Settings", threads: int | None) -> str:
+    each = f"{threads} thread{'s' * (threads != 1)}"
     return (
         f"{settings.streams} run{'s' * (settings.streams != 1)} at a time on {each}, "
         f"{settings.max_queue} requests may wait, an answer within {settings.timeout:g} s, "

@@ -25,6 +25,8 @@ from bslite.serve.record import KEY, Record, write
 from bslite.serve.request import HEADER_LENGTH, InferRequest, parse
 from bslite.serve.scheduler import Job, Scheduler
 from bslite.serve.settings import Settings
+from bslite.serve.warm import warm
+from bslite.spec import Array
 
 GONE = 499  # nginx's number for a client that did not wait for its answer; only the log sees it
 
@@ -47,12 +49,10 @@ class Service:
         self._bodies, self._out = Bodies(settings), out
         self.app = Guard(self._starlette(), settings.keys, self.metrics, settings.access_log, out)
 
-    def warm(self, on_ready: Callable[[Served], None] = lambda model: None) -> None:
+    def warm(self, on_ready: Callable[[Served], None], same: Callable[[Array, Array], bool]) -> None:
         """Make every model ready, one after the other. Blocks; not to be called on the event loop."""
-        from bslite.serve.warm import warm
-
         for model in self.models.values():
-            warm(model, self.settings, self.pool)
+            warm(model, self.settings, self.pool, same)
             on_ready(model)
 
     async def drain(self) -> None:
@@ -73,19 +73,20 @@ class Service:
         return not self.draining and all(model.ready for model in self.models.values())
 
     def _starlette(self) -> Starlette:
+        base = "/v2/models/{model}"
+        both = (base, base + "/versions/{version}")
         routes = [
+            Route(f"{each}/infer", self._infer, methods=["POST"]) for each in both
+        ]  # the usual ones first
+        routes += [
             Route("/v2", self._server),
             Route("/v2/health/live", self._live),
             Route("/v2/health/ready", self._ready),
             Route("/v2/repository/index", self._index, methods=["POST"]),
             Route("/metrics", self._metrics),
         ]
-        for base in ("/v2/models/{model}", "/v2/models/{model}/versions/{version}"):
-            routes += [
-                Route(base, self._model),
-                Route(f"{base}/ready", self._model_ready),
-                Route(f"{base}/infer", self._infer, methods=["POST"]),
-            ]
+        for each in both:
+            routes += [Route(each, self._model), Route(f"{each}/ready", self._model_ready)]
         handlers: Mapping[Any, Any] = {Problem: _refused, HTTPException: _http_error}
         return Starlette(routes=routes, exception_handlers=handlers)
 

@@ -1,18 +1,28 @@
-"""A connection of uvicorn's with a bound on how long a client may take, and errors in the protocol's form."""
+"""A connection of uvicorn's with bounds on what a client may send, and how slowly; errors in the protocol's
+form.
+"""
 
 import asyncio
+import enum
 import json
+from http import HTTPStatus
 from typing import Any
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 SPARE = 1.0  # seconds beyond the limit, in which the application refuses a slow body itself
+HEAD = 32 << 10  # bytes of a request's head at most
 
 
-class Connection(H11Protocol):
+class Phase(enum.Enum):
+    """What is next to come from the client."""
+
+    request, head, body = range(3)
+
+
+class Connection(HttpToolsProtocol):
     """Closes itself if a request does not arrive, or an answer is not taken, within ``limit`` seconds; and at
-    once where there are more than ``most`` connections.
+    once where there are more than ``most`` connections, or where a head has no end.
     """
 
     limit = 10.0
@@ -22,55 +32,63 @@ class Connection(H11Protocol):
         super().__init__(*args, **kwargs)
         self._arriving: asyncio.TimerHandle | None = None
         self._leaving: asyncio.TimerHandle | None = None
+        self._phase, self._head = Phase.request, 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > self.most:
             self._refuse(503, "there are too many connections; try again later")
         else:
-            self._arriving = self.loop.call_later(self.limit + SPARE, self._late)
+            self._enter(Phase.request, wait=True)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._arriving is None:
-            self._arriving = self.loop.call_later(self.limit + SPARE, self._late)
-        before = self.conn.their_state
+        self._head += len(data)
         super().data_received(data)
-        if before is h11.IDLE and self.conn.their_state is h11.SEND_BODY:  # the body has a time of its own
-            self._arrived()
-            self._arriving = self.loop.call_later(self.limit + SPARE, self._late)
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self._at_rest():
-            self._arrived()
+        if self._phase is Phase.head and self._head > HEAD:
+            self._refuse(431, f"the head of a request has at most {HEAD} bytes")
 
-    def _at_rest(self) -> bool:
-        """Between two requests, where uvicorn's own limit holds."""
-        return self.timeout_keep_alive_task is not None
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._enter(Phase.head, wait=True)
 
-    def _arrived(self) -> None:
+    def on_headers_complete(self) -> None:
+        super().on_headers_complete()
+        self._enter(Phase.body, wait=True)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._head = 0
+        self._enter(Phase.request, wait=False)
+
+    def _enter(self, phase: Phase, wait: bool) -> None:
+        self._phase = phase
         if self._arriving is not None:
             self._arriving.cancel()
-            self._arriving = None
+        self._arriving = self.loop.call_later(self.limit + SPARE, self._late) if wait else None
 
     def _late(self) -> None:
         self._arriving = None
-        if self.conn.their_state is h11.IDLE and self.conn.our_state is h11.IDLE:
+        at_rest = self.cycle is None or self.cycle.response_complete
+        if self._phase is not Phase.body and at_rest:
             self._refuse(408, f"the request did not arrive within {self.limit:g} s")
         else:
             self.transport.abort()
 
     def _refuse(self, status: int, message: str) -> None:
         body = json.dumps({"error": message}).encode()
-        phrase = {400: "Bad Request", 408: "Request Timeout", 503: "Service Unavailable"}[status]
-        head = (
-            f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
-        )
-        more = "retry-after: 1\r\n" if status == 503 else ""
-        self.transport.write((head + more + "connection: close\r\n\r\n").encode() + body)
+        lines = [
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+            "content-type: application/json",
+            f"content-length: {len(body)}",
+            *(["retry-after: 1"] if status == 503 else []),
+            "connection: close",
+        ]
+        self.transport.write("\r\n".join([*lines, "", ""]).encode() + body)
         self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
-        self._arrived()
         self._refuse(400, msg)
 
     def pause_writing(self) -> None:
@@ -87,7 +105,7 @@ class Connection(H11Protocol):
             self._leaving = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._arrived()
+        self._enter(Phase.request, wait=False)
         self._left()
         super().connection_lost(exc)
 

@@ -67,13 +67,5 @@ def _models(folder: Path) -> list[Path]:
 
 def load(name: str, path: Path, settings: Settings) -> Served:
     """A model from its file, not warm yet. FileError, SpecError or UnsupportedError say what is wrong."""
-    return Served(name, compile(path, threads=threads_each(settings)), path)
-
-
-def threads_each(settings: Settings) -> int | None:
-    """Threads of a run: as told, else an equal part of the cores."""
-    if settings.threads is not None or settings.streams == 1:
-        return settings.threads
-    from bslite.engines.cpu.threads import default_threads
-
-    return max(1, default_threads() // settings.streams)
+    made = compile(path, threads=settings.threads, streams=settings.streams, pin=settings.pin)
+    return Served(name, made, path)

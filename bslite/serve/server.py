@@ -14,9 +14,10 @@ from bslite.serve.app import Service
 from bslite.serve.connection import bounded
 from bslite.serve.model import Served
 from bslite.serve.settings import Settings
+from bslite.serve.warm import identical
+from bslite.spec import Array
 
 KEEP_ALIVE = 75  # seconds; longer than the 60 after which load balancers close connections that rest
-HEAD = 32 << 10  # bytes of a request's head at most
 
 
 class Server(uvicorn.Server):
@@ -36,7 +37,6 @@ class Server(uvicorn.Server):
                 server_header=False,
                 timeout_keep_alive=KEEP_ALIVE,
                 timeout_graceful_shutdown=round(settings.timeout) + 1,
-                h11_max_incomplete_event_size=HEAD,
                 backlog=settings.max_connections,
             )
         )
@@ -68,10 +68,12 @@ class Server(uvicorn.Server):
 def listen(settings: Settings) -> socket.socket:
     """A socket that listens; EngineError if the address is taken, or is none of this machine's."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind)
+        # With its protocol named, asyncio sends small packets at once (TCP_NODELAY); else some take 40 ms
+        # more.
+        made = socket.socket(family, kind, protocol)
     except OSError as e:
         raise EngineError(f"cannot listen at {settings.host}: {e}") from e
     try:
@@ -84,11 +86,14 @@ def listen(settings: Settings) -> socket.socket:
 
 
 def serve(
-    service: Service, sock: socket.socket, on_ready: Callable[[Served], None] = lambda model: None
+    service: Service,
+    sock: socket.socket,
+    on_ready: Callable[[Served], None],
+    same: Callable[[Array, Array], bool] = identical,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer what was accepted and return.
 
-    Listens at once; models are made ready meanwhile. Raises what that raises.
+    Listens at once; models are made ready meanwhile, `same` as for `warm`. Raises what that raises.
     """
     _more_files(service.settings.max_connections)
     server = Server(service)
@@ -96,7 +101,7 @@ def serve(
 
     def warm() -> None:
         try:
-            service.warm(on_ready)
+            service.warm(on_ready, same)
         except BaseException as e:
             wrong.append(e)
             server.should_exit = True

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 class Settings:
     """Times are seconds, sizes bytes.
 
-    ``streams``: runs at a time, each with ``threads`` threads (None: an equal part of the cores).
+    ``streams``: runs at a time, each with ``threads`` threads (None: an equal part of the cores), on
+    cores of its own if ``pin``.
     ``max_batch``: rows that are computed together at most; 1 switches batching off. ``max_delay``: how long a
     request waits for others at most while a stream is idle. ``max_queue``: requests that wait at most.
     ``timeout``: from the arrival of a request's head to its answer. ``read_timeout``: for a request to
@@ -19,6 +20,7 @@ class Settings:
     port: int = 8000
     streams: int = 1
     threads: int | None = None
+    pin: bool = False
     max_batch: int = 16
     max_delay: float = 0.002
     max_queue: int = 256

@@ -3,7 +3,7 @@
 import itertools
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -20,12 +20,19 @@ EXAMPLES = 4  # different rows that batches are made of
 ROUNDS, ENOUGH = 5, 0.3  # runs of a size, and the seconds after which there are no more of them
 
 
-def warm(model: Served, settings: Settings, pool: Executor) -> None:
+def identical(a: Array, b: Array) -> bool:
+    """Whether two answers have the same bytes."""
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def warm(
+    model: Served, settings: Settings, pool: Executor, same: Callable[[Array, Array], bool] = identical
+) -> None:
     """Run ``model`` on random inputs on all streams, and note what it learns there: ready, price, alone.
 
     Batches are measured in sizes that double, until two sizes in a row bring nothing. Every answer out of a
-    batch is compared with the answer to its row alone; requests to a model that fails this are computed one
-    by one.
+    batch is compared with the answer to its row alone, by ``same``; requests to a model that fails this are
+    computed one by one.
     """
     start = time.perf_counter()
     try:
@@ -35,7 +42,7 @@ def warm(model: Served, settings: Settings, pool: Executor) -> None:
     else:
         model.alone = ""
         seconds = {1: _measured(model, rows[0], settings.streams, pool)}
-        model.alone = _reason(model, settings) or _together(model, rows, seconds, settings, pool)
+        model.alone = _reason(model, settings) or _together(model, rows, seconds, settings, pool, same)
         model.price = Price(seconds)
     model.warmed = time.perf_counter() - start
     model.ready = True
@@ -82,6 +89,7 @@ def _together(
     seconds: dict[int, float],
     settings: Settings,
     pool: Executor,
+    same: Callable[[Array, Array], bool],
 ) -> str:
     """Measure batches into ``seconds``; why they cannot be, if they cannot."""
     solo = list(pool.map(model.run, rows))
@@ -94,7 +102,7 @@ def _together(
             return f"{size} rows at once fail: {e}"
         for number, found in enumerate(made):
             for name, y in solo[number % len(solo)].items():
-                if found[name].tobytes() != y.tobytes() or found[name].shape != y.shape:
+                if not same(found[name], y):
                     return f"output {name!r} of a row depends on the other rows"
         best = min(t / n for n, t in seconds.items())
         joined = [np.concatenate(parts) for parts in zip(*batch, strict=True)]

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,7 @@ def test_ports_without_a_datatype_are_refused() -> None:
 def test_an_address_that_is_taken_is_said() -> None:
     with listen(Settings(port=0)) as taken:
         taken.listen()
+        assert taken.proto == socket.IPPROTO_TCP  # or asyncio leaves answers waiting for acknowledgements
         port = taken.getsockname()[1]
         with pytest.raises(
             EngineError, match=rf"cannot listen at 127\.0\.0\.1:{port}: Address already in use"
