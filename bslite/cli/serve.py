@@ -24,7 +24,7 @@ def serve(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL...",
+            metavar="MODEL",
             help="Model files (.onnx, or written by spec.save()), folders of them, or NAME=PATH.",
             show_default=False,
         ),
