@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from bslite.errors import SpecError, UnsupportedError
 from bslite.gradients.tape import GraphTape, learnt
-from bslite.ops.batch import wide
+from bslite.ops.training.batch import wide
 from bslite.ops.values import Value
 from bslite.spec import ModelSpec
 

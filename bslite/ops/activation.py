@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from bslite.ops import attrs as a
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, Shape, declare
-from bslite.ops.slopes import SLOPES
+from bslite.ops.training.slopes import SLOPES
 from bslite.ops.values import Applied, Gradients, Value
 
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from bslite.errors import UnsupportedError
 from bslite.ops import get, infer, parse_attrs
-from bslite.ops.batch import BatchNormGiven
+from bslite.ops.training.batch import BatchNormGiven
 from bslite.ops.values import Param, Value
 from bslite.passes.draft import Draft
 from bslite.spec import Node

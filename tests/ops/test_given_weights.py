@@ -13,7 +13,7 @@ import bslite
 from bslite import ops, reference
 from bslite.errors import EngineError, SpecError, UnsupportedError
 from bslite.ops import Case, Op
-from bslite.ops.given import Given
+from bslite.ops.training.given import Given
 from bslite.passes import fuse, simplify
 from bslite.spec import ModelSpec
 

@@ -12,7 +12,7 @@ from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.names import Names
 from bslite.frontends.torch.store import Store
 from bslite.frontends.torch.values import Const, Operand, dims
-from bslite.ops.given import Given
+from bslite.ops.training.given import Given
 
 if TYPE_CHECKING:
     import torch

@@ -16,7 +16,7 @@ from bslite.kernels.contracts.cpu.recurrent import COUNTER, PackGates, Recurrent
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.recurrent import cell_of
-from bslite.ops.recurrent_steps import Steps
+from bslite.ops.training.recurrent_steps import Steps
 from bslite.passes import Layer
 from bslite.plan.core.builder import PAGE
 from bslite.plan.core.lowering import CPU

@@ -8,7 +8,7 @@ from bslite.kernels.contracts.cpu.recurrent import COUNTER, RecurrentDeltas
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.recurrent import cell_of
-from bslite.ops.recurrent_steps import Deltas
+from bslite.ops.training.recurrent_steps import Deltas
 from bslite.passes import Layer
 from bslite.plan.core.builder import PAGE
 from bslite.plan.core.lowering import CPU

@@ -9,7 +9,7 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
 from bslite.ops.normalize import EPS
-from bslite.ops.slopes import SLOPES
+from bslite.ops.training.slopes import SLOPES
 from bslite.ops.values import Applied, Gradients, Value
 
 #: Sizes of values in the cases of all these ops.
