@@ -28,7 +28,7 @@ class Rows:
     def __init__(self, model: CompiledModel, example: Mapping[str, Array] | None = None) -> None:
         self.model = model
         self.names = [port.name for port in model.inputs]
-        self.single = _single(model)
+        self.single = check_rows(model)
         self._try(_drawn(model) if example is None else self._given(example))
         self.apart = self.single or not all(line.startswith("engine") for line in model.pieces)
 
@@ -123,8 +123,8 @@ def _same(a: Array, b: Array) -> bool:
     return bool((a == b).all()) if a.dtype == object else a.tobytes() == b.tobytes()
 
 
-def _single(model: CompiledModel) -> bool:
-    """Whether the model takes exactly one row; SpecError if it has no axis of rows."""
+def check_rows(model: CompiledModel) -> bool:
+    """Whether the model takes exactly one row; SpecError if its inputs have no axis of rows."""
     firsts = [port.shape[0] if port.shape else 0 for port in model.inputs]
     if all(first == 1 for first in firsts):
         return True

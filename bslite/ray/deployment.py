@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from bslite.api import check_threads
+from bslite.compiled import compile
+from bslite.compiled.rows import check_rows
 from bslite.errors import EngineError, InputError
+from bslite.ray.batching import Batching
 from bslite.spec import Array, ModelSpec
 
-MOST_BYTES = 256 << 20  # of a model that is sent with its application, not read from a file
+MOST_BYTES = 128 << 20  # of a model that is sent with its application, not read from a file
 
 
 def deployment(
@@ -45,27 +48,33 @@ def deployment(
     one. ``example``: see `bslite.compiled.rows.Rows`. ``options`` are those of ``serve.deployment``; by
     default a replica takes twice as many requests as go into a batch.
 
-    Raises EngineError if Ray Serve is not installed, InputError for a model that cannot be sent. What is
-    wrong with the model itself is an error of the replicas, which Serve's status shows.
+    Raises EngineError if Ray Serve is not installed, InputError for a model that cannot be sent or a setting
+    that is wrong, and what `bslite.compile` raises of a model that is sent. A file that is missing and a
+    model that mixes rows are errors of the replicas: ``serve.run`` raises RuntimeError, ``serve.status`` says
+    why.
     """
     serve = load_serve()
     check_threads(threads)
     from bslite.ray.replica import Replica
 
-    settings = {"max_batch_size": max_batch_size, "batch_wait_timeout_s": batch_wait_timeout_s}
+    given = Batching(max_batch_size, batch_wait_timeout_s)
+    batching = given.changed(options.pop("user_config", None))
+    sent = _sent(model, batching)
     options["ray_actor_options"] = {"num_cpus": num_cpus, **options.get("ray_actor_options", {})}
     chosen = {
         "name": name,
         "num_replicas": num_replicas,
-        "max_ongoing_requests": 2 * max_batch_size,
-        "user_config": settings,
+        "max_ongoing_requests": 2 * batching.max_batch_size,
+        "user_config": batching.config(),
         **options,
     }
-    return serve.deployment(Replica).options(**chosen).bind(_sent(model), threads, example)
+    return serve.deployment(Replica).options(**chosen).bind(sent, threads, example)
 
 
-def _sent(model: Any) -> Any:
-    """What replicas are given. InputError for what cannot be sent, or is too large to be."""
+def _sent(model: Any, batching: Batching) -> Any:
+    """What replicas are given. InputError for what cannot be sent, or is too large to be; what is wrong with
+    the model, so far as it tells without computing.
+    """
     ray = sys.modules["ray"]
     if isinstance(model, (str, os.PathLike, ray.ObjectRef)):
         return model
@@ -78,13 +87,17 @@ def _sent(model: Any) -> Any:
     else:
         raise InputError(
             f"deployment() takes a ModelSpec, the path of a model file or an ONNX model's bytes, got "
-            f"{type(model).__name__}; of a torch module, give bslite.from_torch(module, example)"
+            f"{type(model).__name__}; of a torch module, give bslite.from_torch(module, example), of what "
+            "from_onnx returned, what it was read from"
         )
     if size > MOST_BYTES:
         raise InputError(
             f"{what} has {size >> 20} MB, and Serve's controller would keep a copy; at most "
             f"{MOST_BYTES >> 20} are sent: save it where all nodes read it (bslite.save), and give the path"
         )
+    compiled = compile(model)
+    if batching.max_batch_size > 1:
+        check_rows(compiled)
     return model
 
 

@@ -16,6 +16,7 @@ from bslite.compiled.arguments import ordered
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.rows import Rows
 from bslite.errors import BsliteError, SpecError
+from bslite.ray.batching import Batching
 from bslite.ray.http import Protocol
 from bslite.ray.worker import opened
 from bslite.spec import Array
@@ -28,20 +29,22 @@ class Replica:
         self.model = opened(model, threads)
         self.names = [port.name for port in self.model.inputs]
         self.example = example
-        self.most = self.requests = self.batches = 0
+        self.batching = Batching()
+        self.requests = self.batches = 0
         self._rows: Rows | None = None
         self._thread = ThreadPoolExecutor(1)  # beside Serve's own, which goes on taking requests
 
     def reconfigure(self, settings: Mapping[str, Any]) -> None:
-        """Take ``max_batch_size`` and ``batch_wait_timeout_s``, which may change while it runs."""
-        self.most = settings["max_batch_size"]
-        if self.most > 1 and self._rows is None:
+        """Serve's ``user_config``, at the start and when it changes: settings of `Batching`."""
+        batching = self.batching.changed(settings)
+        if batching.max_batch_size > 1 and self._rows is None:
             try:
                 self._rows = Rows(self.model, self.example)
             except SpecError as e:
                 raise SpecError(f"{e}. With max_batch_size=1 requests are computed one by one") from None
-        self._joined.set_max_batch_size(self.most)
-        self._joined.set_batch_wait_timeout_s(settings["batch_wait_timeout_s"])
+        self.batching = batching
+        self._joined.set_max_batch_size(batching.max_batch_size)
+        self._joined.set_batch_wait_timeout_s(batching.batch_wait_timeout_s)
 
     async def __call__(self, *args: Any, **kwargs: Any) -> Outputs | Response:
         """The model's results, as `bslite.CompiledModel` gives them; InputError as there. To a request by
@@ -59,7 +62,7 @@ class Replica:
 
     async def _answer(self, arrays: Sequence[Any]) -> Outputs:
         self.requests += 1
-        if self._rows is None or _count(arrays) >= self.most:
+        if self._rows is None or _count(arrays) >= self.batching.max_batch_size:
             made: Outputs | BsliteError = await self._computed(lambda: self.model(*arrays))
         else:
             made = await self._joined(arrays)

@@ -7,18 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from bslite.compiled import CompiledModel, compile
-from bslite.errors import FileError
+from bslite.errors import FileError, InputError
 
 
 def opened(model: Any, threads: int | None) -> CompiledModel:
     """``model`` ready to run in this process; a reference to Ray's object store is what it refers to.
 
     Without ``threads`` there are as many as the CPUs that Ray gives to the worker, rounded down, but at least
-    one: Ray sets OMP_NUM_THREADS. Raises what `bslite.compile` raises; FileError says on which machine.
+    one: Ray sets OMP_NUM_THREADS. Raises what `bslite.compile` raises, InputError for a torch module;
+    FileError says on which machine.
     """
     ray = sys.modules.get("ray")
     if ray is not None and isinstance(model, ray.ObjectRef):
         model = ray.get(model)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(model, torch.nn.Module):
+        raise InputError(
+            f"{type(model).__name__} is a torch module, which names no sizes: give bslite.from_torch(module, "
+            "example)"
+        )
     try:
         return compile(model, threads=threads)
     except FileError as e:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.graphs import Graph, network
 from support.ray_cluster import NODE
-from support.ray_workers import Counted, Held, Noted, predicted
+from support.ray_workers import Counted, Held, Noted, predicted, threads_in
 
 import bslite
 import bslite.ray
@@ -82,20 +82,13 @@ def test_rows_outlive_a_node(cluster: Any, tmp_path: Path) -> None:
     assert begun <= elsewhere
 
 
-@pytest.mark.parametrize(("cpus", "threads"), [(2, 2), (1, 1), (0.5, 1)])
-def test_threads_are_those_that_ray_gives(cluster: Any, tmp_path: Path, cpus: float, threads: int) -> None:
+def test_threads_are_those_that_ray_gives(cluster: Any) -> None:
+    import ray
+
     from bslite.engines.cpu.threads import available_cores
 
-    spec = wide()
-    dataset, _ = table(spec, 4)
-    made = dataset.map_batches(
-        Noted,
-        fn_constructor_args=(tmp_path / "log", spec),
-        fn_constructor_kwargs=named(spec),
-        compute=ActorPoolStrategy(size=1),
-        num_cpus=cpus,
-    ).take_all()
-    assert {row["threads"] for row in made} == {min(threads, available_cores())}
+    made = ray.get([ray.remote(num_cpus=cpus)(threads_in).remote() for cpus in (2, 0.5)])
+    assert made == [min(2, available_cores()), 1]
 
 
 def test_the_model_is_sent_once_opened_once_per_worker_and_shared(cluster: Any, tmp_path: Path) -> None:
@@ -118,6 +111,7 @@ def test_the_model_is_sent_once_opened_once_per_worker_and_shared(cluster: Any, 
             y.tobytes() for y in bslite.run(plain, x)
         ]
         assert all(row["shared"] for row in made)
+        assert {row["threads"] for row in made} == {1}
     opened = [e[0] for e in entries(tmp_path / "many") if e[2] == "open"]
     assert len(opened) == len(set(opened)) == 2
     assert len([e for e in entries(tmp_path / "many") if e[2] == "batch"]) == ROWS // 2

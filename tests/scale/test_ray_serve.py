@@ -7,7 +7,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,27 +18,16 @@ from support.ray_cluster import NODE
 
 import bslite
 import bslite.ray
-from bslite.errors import InputError
+from bslite.errors import EngineError, FileError, InputError, SpecError
 
 pytest.importorskip("ray.serve")
 #: Ray warns of its own parts.
 pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore::Warning:ray")]
 
 
-@pytest.fixture
-def serve(cluster: Any) -> Iterator[Any]:
-    from ray import serve
-
-    serve.start(proxy_location="Disabled")
-    try:
-        yield serve
-    finally:
-        serve.shutdown()
-
-
-@pytest.fixture
-def route(cluster: Any) -> Iterator[str]:
-    """The address of an application that adds two inputs, by HTTP."""
+@pytest.fixture(scope="module")
+def at(cluster: Any) -> Iterator[str]:
+    """Where Serve listens, without an application."""
     from ray import serve
 
     with socket.socket() as free:
@@ -46,20 +35,35 @@ def route(cluster: Any) -> Iterator[str]:
         port = free.getsockname()[1]
     serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": port})
     try:
-        add = bslite.ray.deployment(one_op("add", ("N", 2), ("N", 2)), name="sum")
-        serve.run(add, route_prefix="/add")
-        yield f"http://127.0.0.1:{port}/add"
+        yield f"http://127.0.0.1:{port}"
     finally:
         serve.shutdown()
+
+
+@pytest.fixture
+def run(at: str) -> Iterator[Callable[..., Any]]:
+    """Runs an application until the test's end."""
+    from ray import serve
+
+    names: list[str] = []
+
+    def started(model: Any, **options: Any) -> Any:
+        names.append(f"app{len(names)}")
+        application = bslite.ray.deployment(model, graceful_shutdown_wait_loop_s=0.1, **options)
+        return serve.run(application, name=names[-1], route_prefix=f"/{names[-1]}")
+
+    yield started
+    for name in names:
+        serve.delete(name)
 
 
 def images(count: int) -> Any:
     return np.random.default_rng(2).standard_normal((count, 3, 64, 64)).astype(np.float32)
 
 
-def test_answers_of_a_batch_have_the_bits_of_alone(serve: Any) -> None:
+def test_answers_of_a_batch_have_the_bits_of_alone(run: Any) -> None:
     spec = network("squeezenet1_1", size=64)
-    handle = serve.run(bslite.ray.deployment(spec, max_batch_size=8, batch_wait_timeout_s=0.2))
+    handle = run(spec, max_batch_size=8, batch_wait_timeout_s=0.2)
     x = images(24)
     asked = [x[i : i + 1 + i % 3] for i in range(20)]
     waiting = [handle.remote(part) for part in asked]
@@ -76,9 +80,9 @@ def test_answers_of_a_batch_have_the_bits_of_alone(serve: Any) -> None:
     )  # more than a batch
 
 
-def test_inputs_by_name_and_tensors(serve: Any) -> None:
+def test_inputs_by_name_and_tensors(run: Any) -> None:
     torch = pytest.importorskip("torch")
-    handle = serve.run(bslite.ray.deployment(one_op("add", ("N", 4), ("N", 4))))
+    handle = run(one_op("add", ("N", 4), ("N", 4)))
     x, y = np.float32([[1, 2, 3, 4]]), np.float32([[4, 3, 2, 1]])
     for made in (handle.remote(x, y), handle.remote(x0=x, x1=y), handle.remote({"x1": y, "x0": x})):
         assert made.result()["layer"].tolist() == [[5, 5, 5, 5]]
@@ -89,11 +93,13 @@ def test_inputs_by_name_and_tensors(serve: Any) -> None:
         handle.remote(x).result()
 
 
-def test_the_protocol_by_http(route: str) -> None:
+def test_the_protocol_by_http(run: Any, at: str) -> None:
+    run(one_op("add", ("N", 2), ("N", 2)), name="sum")
+
     def ask(path: str, document: Any = None) -> tuple[int, Any]:
         data = None if document is None else json.dumps(document).encode()
         try:
-            with urllib.request.urlopen(f"{route}/v2{path}", data, 30) as answer:
+            with urllib.request.urlopen(f"{at}/app0/v2{path}", data, 30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as e:
             return e.code, json.load(e)
@@ -111,29 +117,43 @@ def test_the_protocol_by_http(route: str) -> None:
         ("/models/sum/infer", {"inputs": [tensor("x0", 1, 2)]}, (400, "input 'x1' is missing")),
         ("/models/other/infer", {}, (404, "there is no model 'other'; there is 'sum'")),
         ("/models/sum/infer", None, (405, "takes POST")),
-        ("/nowhere", None, (404, "there is nothing at /add/v2/nowhere")),
+        ("/nowhere", None, (404, "there is nothing at /app0/v2/nowhere")),
     ]:
         status, made = ask(path, document)
         assert (status, wrong[1] in made["error"]) == (wrong[0], True), made
 
 
-def test_a_model_that_takes_no_rows(serve: Any) -> None:
+def test_a_model_that_takes_no_rows(run: Any) -> None:
     spec = one_op("softmax", ("N", 4), axis=0)
-    handle = serve.run(bslite.ray.deployment(spec, max_batch_size=1))
+    handle = run(spec, max_batch_size=1)
     x = np.float32([[1, 2, 3, 4], [0, 1, 0, 1]])
     assert handle.remote(x).result()[0].tobytes() == bslite.run(spec, x).tobytes()
 
 
-def test_a_killed_replica_is_replaced_under_load(serve: Any, cluster: Any) -> None:
+def test_what_is_wrong_is_said_before_anything_starts() -> None:
+    spec = one_op("relu", ("N", 4))
+    weights = np.zeros((bslite.ray.MOST_BYTES // 4096 + 1, 1024), np.float32)
+    for model, options, error, words in [
+        (spec, {"max_batch_size": 0}, InputError, "max_batch_size is 0; expected a number of rows"),
+        (spec, {"batch_wait_timeout_s": "1"}, InputError, "batch_wait_timeout_s is '1'; expected a number"),
+        (spec, {"user_config": {"wait": 1}}, InputError, "user_config has 'wait'; a replica takes max_batch"),
+        (spec, {"threads": 0}, EngineError, "threads must be a positive integer"),
+        (object(), {}, InputError, "takes a ModelSpec, .* got object; of a torch module, give"),
+        (b"no model", {}, FileError, "not an ONNX model, or damaged"),
+        (one_op("relu", (2, 4)), {}, SpecError, "axis 0 of every input must be open, or 1"),
+        (one_op("linear", ("N", 1024), weight=weights), {}, InputError, "128 MB, .*bslite.save"),
+    ]:
+        with pytest.raises(error, match=words):
+            bslite.ray.deployment(model, **options)
+
+
+def test_a_killed_replica_is_replaced_under_load(run: Any, cluster: Any) -> None:
     from ray.exceptions import RayError
 
     spec = network("squeezenet1_1", size=64)
     node = cluster.add_node(**NODE, num_cpus=1)
     try:
-        application = bslite.ray.deployment(
-            spec, num_replicas=2, num_cpus=0.5, max_batch_size=4, health_check_period_s=1
-        )
-        handle = serve.run(application)
+        handle = run(spec, num_replicas=2, num_cpus=0.5, max_batch_size=4, health_check_period_s=1)
         x = images(8)
         want = [y.tobytes() for y in bslite.run(spec, x)]
 

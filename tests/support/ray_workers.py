@@ -26,14 +26,12 @@ class Noted(bslite.ray.Predictor):
             file.write(" ".join(map(str, (os.getpid(), self.node, *words))) + "\n")
 
     def __call__(self, batch: Any) -> Any:
-        from bslite.engines.cpu.threads import default_threads
-
         self.note("batch", *batch["id"])
         made = super().__call__(batch)
         spec = self.model._bslite_model
         shared = all(in_the_store(p) for p in spec.params.values() if p.nbytes > 1 << 20)
         count = len(batch["id"])
-        return {**made, "threads": np.full(count, default_threads()), "shared": np.full(count, shared)}
+        return {**made, "threads": np.full(count, threads_in()), "shared": np.full(count, shared)}
 
 
 class Held(Noted):
@@ -58,6 +56,13 @@ def in_the_store(array: Any) -> bool:
         if begin <= address < end:
             return "plasma" in line or "/dev/shm" in line
     return False
+
+
+def threads_in() -> int:
+    """The threads of a model in this process."""
+    from bslite.engines.cpu.threads import default_threads
+
+    return default_threads()
 
 
 class Counted(bslite.ModelSpec):
