@@ -1,8 +1,6 @@
 """`bslite.ray.Predictor` in Ray Data, on several nodes: every row once, the bits of a local run."""
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import numpy as np
 import pytest
 from support.graphs import Graph, network
 from support.ray_cluster import NODE
-from support.ray_workers import Counted, Held, Noted, predicted, threads_in
+from support.ray_workers import Counted, Held, Noted, begun, entries, predicted, threads_in, wait_for
 
 import bslite
 import bslite.ray
@@ -42,24 +40,13 @@ def named(spec: bslite.ModelSpec) -> dict[str, Any]:
     return {"inputs": {spec.inputs[0].name: "image"}, "outputs": {spec.outputs[0]: "made"}}
 
 
-def wait_for(ready: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < until, "what is waited for does not come"
-        time.sleep(0.02)
-
-
-def entries(log: Path) -> list[list[str]]:
-    return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
-
-
 def test_rows_outlive_a_node(cluster: Any, tmp_path: Path) -> None:
     spec, log = network("squeezenet1_1", size=64), tmp_path / "log"
     dataset, x = table(spec)
     doomed = cluster.add_node(**NODE, num_cpus=1, resources={"doomed": 1})
     killed = threading.Thread(
         target=lambda: (
-            wait_for(lambda: any(e[1] == doomed.node_id and e[2] == "batch" for e in entries(log))),
+            wait_for(lambda: begun(log, doomed.node_id)),
             cluster.remove_node(doomed, allow_graceful=False),
         )
     )
@@ -68,7 +55,7 @@ def test_rows_outlive_a_node(cluster: Any, tmp_path: Path) -> None:
         Held,
         fn_constructor_args=(doomed.node_id, log, spec),
         fn_constructor_kwargs=named(spec),
-        compute=ActorPoolStrategy(size=3),
+        compute=ActorPoolStrategy(size=3, max_tasks_in_flight_per_actor=1),  # so that each gets one
         num_cpus=1,
         batch_size=4,
     ).take_all()
@@ -76,10 +63,8 @@ def test_rows_outlive_a_node(cluster: Any, tmp_path: Path) -> None:
     assert sorted(row["id"] for row in made) == list(range(ROWS))
     want = bslite.run(spec, x)
     assert all(row["made"].tobytes() == want[row["id"]].tobytes() for row in made)
-    begun = {i for e in entries(log) if e[1] == doomed.node_id and e[2] == "batch" for i in e[3:]}
-    elsewhere = {i for e in entries(log) if e[1] != doomed.node_id and e[2] == "batch" for i in e[3:]}
-    assert begun
-    assert begun <= elsewhere
+    others = {entry[1] for entry in entries(log)} - {doomed.node_id}
+    assert set(begun(log, doomed.node_id)) <= {row for node in others for row in begun(log, node)}
 
 
 def test_threads_are_those_that_ray_gives(cluster: Any) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ class Noted(bslite.ray.Predictor):
 
 
 class Held(Noted):
-    """Stops in its first batch on the ``doomed`` node until that is gone."""
+    """Stops in its first batch on the ``doomed`` node until that is gone; elsewhere waits for that batch."""
 
     def __init__(self, doomed: str, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -45,7 +46,25 @@ class Held(Noted):
         made = super().__call__(batch)
         if self.node == self.doomed:
             time.sleep(300)
+        wait_for(lambda: begun(self.log, self.doomed))
         return made
+
+
+def wait_for(ready: Callable[[], Any]) -> None:
+    until = time.monotonic() + 100
+    while not ready():
+        assert time.monotonic() < until, "what is waited for does not come"
+        time.sleep(0.02)
+
+
+def entries(log: Path) -> list[list[str]]:
+    """What workers noted: process, node, what they did."""
+    return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def begun(log: Path, node: str) -> list[str]:
+    """The numbers of the rows in batches that were begun on a node."""
+    return [row for entry in entries(log) if entry[1:3] == [node, "batch"] for row in entry[3:]]
 
 
 def in_the_store(array: Any) -> bool:
