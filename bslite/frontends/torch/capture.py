@@ -257,6 +257,7 @@ def trace(
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
     with quiet(), torch.set_grad_enabled(gradients), packing(module), transformers(module, fast):
         program: Any = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
+    list_users(program)
     check_packing(program)
     return program
 
@@ -271,6 +272,19 @@ def few_questions() -> Iterator[None]:
 
     with _config.patch(symbol_guard_limit_before_specialize=MAX_QUESTIONS):  # type: ignore[attr-defined]
         yield
+
+
+def list_users(program: "torch.export.ExportedProgram") -> None:
+    """Write down anew which nodes read each node: where a forward switches gradients off and on again,
+    torch.export forgets those before.
+    """
+    graphs = [m.graph for m in program.graph_module.modules() if hasattr(m, "graph")]
+    for graph in graphs:
+        for node in graph.nodes:
+            node.users.clear()
+        for node in graph.nodes:
+            for source in node.all_input_nodes:
+                source.users[node] = None
 
 
 def check_packing(program: "torch.export.ExportedProgram") -> None:
