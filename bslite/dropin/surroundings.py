@@ -11,6 +11,7 @@ import functools
 import sys
 import types
 from collections.abc import Iterator
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -40,22 +41,24 @@ class Surroundings:
 
     def changed(self) -> bool:
         """Whether a value is another one than at first."""
+        if not self._seen:
+            return False
         try:
             if not all(map(is_, self._seen, self._values())):
                 if not all(map(_alike, self._seen, self._values())):
                     return True
                 self._note()  # equal ones in the places of those that were seen
-            return self._copies != self._containers
+            return bool(self._containers) and self._copies != self._containers
         except Exception:  # what does not compare, or cannot be read any more, is another one
             return True
 
     def _note(self) -> None:
-        self._seen = self._values()
+        self._seen = list(self._values())
         self._containers = [v for v in self._seen if isinstance(v, CONTAINERS) and len(v) < LONG]
         self._copies = [_copy(v) for v in self._containers]
 
-    def _values(self) -> list[Any]:
-        return [*map(dict.get, *self._entries), *map(getattr, *self._attributes)]
+    def _values(self) -> Iterator[Any]:
+        return chain(map(dict.get, *self._entries), map(getattr, *self._attributes))
 
 
 class _Search:
