@@ -1,5 +1,6 @@
 """One network on so many cores: every setting, measured or simulated, and what the tuner and rules choose."""
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -7,13 +8,13 @@ from typing import Any
 from bslite.parallelism.api import described_here, has_dots, host_for, prices, threads_of
 from bslite.parallelism.choose import of_rule, ranked, shortlist
 from bslite.parallelism.host import Host
-from bslite.parallelism.measure import measure
+from bslite.parallelism.measure import blocks, medians, ready
 from bslite.parallelism.price import Estimate, price
 from bslite.parallelism.replay import replay
 from bslite.parallelism.rules import Rule, rules
 from bslite.parallelism.setting import TARGETS, Setting, space, teams
 from bslite.parallelism.width import Width, width_of
-from bslite.parallelism.work import Work, inputs_of, machine_for, work_of
+from bslite.parallelism.work import Alone, Work, inputs_of, machine_for, traced, work_of
 from bslite.spec import ModelSpec
 
 Works = dict[tuple[int, int], Work]  # by batch and threads
@@ -107,20 +108,30 @@ def every_setting(net: Prepared, target: str, cores: int) -> list[Setting]:
 
 
 def measured_here(
-    net: Prepared, found: Works, cores: int, seconds: float, rounds: int, host: Host
+    net: Prepared, cores: int, seconds: float, rounds: int, host: Host
 ) -> tuple[list[Result], list[Checked]]:
-    """Both targets by exhaustive search on this machine; and how far the simulator is off."""
+    """Both targets by exhaustive search on this machine; and how far the simulator is off.
+
+    In the same rounds each plan runs on one thread: the simulator's times last as long as these.
+    """
     settings = list(dict.fromkeys(s for target in TARGETS for s in every_setting(net, target, cores)))
-    exact = measure(net.cases, settings, seconds=seconds, rounds=rounds)
+    machine, threads = described_here(), threads_needed(net, [cores])
+    alone = {(b, t): Alone(*case, machine_for(t, machine)) for b, case in net.cases.items() for t in threads}
+    calls: dict[Any, tuple[Callable[[], Any], int]] = {key: (one, 1) for key, one in alone.items()}
+    calls |= {s: (call, s.streams) for s, call in ready(net.cases, settings).items()}
+    each = blocks(calls, seconds=seconds, rounds=rounds)
+    exact = {s: medians(each[s], s.batch) for s in settings}
+    found = {
+        (b, t): traced(one, b).lasting(statistics.median(e.seconds for e in each[b, t]))
+        for (b, t), one in alone.items()
+    }
     results = []
     for target in TARGETS:
         mine = {s: exact[s] for s in every_setting(net, target, cores)}
-        choice = _tuned(net, found, host, target, cores)
-        best_by_price = shortlist(target, choice, cores)
-        again = measure(net.cases, best_by_price, seconds=seconds, rounds=rounds, seed=1)
-        results.append(
-            _result(net, target, cores, "measured", mine, ranked(target, again)[0], best_by_price[0])
-        )
+        few = shortlist(target, _tuned(net, found, host, target, cores), cores)
+        again = blocks({s: calls[s] for s in few}, seed=1)
+        choice = ranked(target, {s: medians(again[s], s.batch) for s in few})[0]
+        results.append(_result(net, target, cores, "measured", mine, choice, few[0]))
     checked = [
         _checked(net.name, s, exact[s], found[s.batch, s.threads], host) for s in settings if s.used <= cores
     ]
@@ -134,8 +145,9 @@ def simulated(net: Prepared, found: Works, cores: int, here: int) -> list[Result
         exact = {
             s: replay(found[s.batch, s.threads], host, s.streams) for s in every_setting(net, target, cores)
         }
-        choice = shortlist(target, _tuned(net, found, host, target, cores), cores)[0]
-        results.append(_result(net, target, cores, "simulated", exact, choice, choice))
+        few = shortlist(target, _tuned(net, found, host, target, cores), cores)
+        choice = ranked(target, {s: exact[s] for s in few})[0]
+        results.append(_result(net, target, cores, "simulated", exact, choice, few[0]))
     return results
 
 

@@ -39,8 +39,8 @@ def tune(
     throughput, 1 to 16 by default; those that the model does not take are left out.
 
     Every setting gets a price, worked out of runs on one thread, so that the cores need not be here.
-    ``measure``: whether the best by price are then run; by default where the cores are. Else the best and
-    those of rules are simulated. ``progress`` is told what is being done.
+    ``measure``: whether the best few by price are then run; by default where the cores are. Else they are
+    simulated. The best of them is the choice. ``progress`` is told what is being done.
 
     Raises EngineError for a number of cores or a target that does not exist, UnsupportedError for a model
     that runs in several pieces, InputError for a batch that the model does not take.
@@ -76,14 +76,14 @@ def tune(
         measured |= measured_of(cases, short)
         choice = ranked(target, measured)[0]
     else:
-        choice = short[0]
         progress("simulating")
-        for s in {*short, *named}:
+        for s in dict.fromkeys([*short, *named]):
             simulated[s] = replay(works[s.batch, s.threads], host, s.streams)
+        choice = ranked(target, {s: simulated[s] for s in short})[0]
     order = [s for s in ranked(target, priced) if s in measured or s in named or s in short[:SHOWN]]
     order = [choice, *(s for s in order if s != choice)]
     rows = [Row(s, named.get(s, ()), priced[s], simulated.get(s), measured.get(s)) for s in order]
-    why = _why(target, choice, priced, measured, width)
+    why = _why(target, choice, measured or simulated, "measured" if measured else "simulated", width)
     return Advice(spec.name, target, cores, width, tuple(told), tuple(rows), choice, why, host)
 
 
@@ -169,16 +169,8 @@ def _works(
     return found
 
 
-def _why(
-    target: str,
-    choice: Setting,
-    priced: dict[Setting, Estimate],
-    measured: dict[Setting, Estimate],
-    width: Width,
-) -> str:
-    """A sentence about the choice."""
-    known = measured or priced
-    what = "measured" if measured else "by price"
+def _why(target: str, choice: Setting, known: dict[Setting, Estimate], what: str, width: Width) -> str:
+    """A sentence about the choice, by what is ``known`` of it and others."""
     cost = objective(target)
     others = [s for s in known if (s.streams, s.threads) != (choice.streams, choice.threads)]
     text = f"{what}, {choice} is best"

@@ -1,4 +1,4 @@
-"""The choice among settings: priced all, the best measured where the cores are here."""
+"""The choice among settings: all are priced; the best few measured, or simulated where cores are missing."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 

@@ -1,5 +1,6 @@
-"""Settings measured on this machine: blocks in random order, the first half of each dropped, medians."""
+"""Settings measured on this machine: rounds of blocks in random order, half of each dropped, medians."""
 
+import functools
 import itertools
 import random
 import statistics
@@ -7,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from bslite.parallelism.price import Estimate
 from bslite.parallelism.setting import Setting
 from bslite.spec import Array, ModelSpec
 
-SECONDS, ROUNDS = 1.0, 3
-LEAST = 8  # requests of a block, of each stream
+K = TypeVar("K")
+SECONDS, ROUNDS = 0.25, 8  # of a block, and blocks of a setting
+LEAST = 4  # requests of a block, of each stream
 
 
 @dataclass(frozen=True)
@@ -44,48 +46,70 @@ def measure(
 
     ``models``: for each batch the model and its inputs. Streams are threads of Python, each of which sends
     its next request when the last one is answered. A block takes ``seconds``, or longer for few requests;
-    each setting has ``rounds`` of them. ``done`` is called after each block.
+    each setting has one in each of ``rounds``. ``done`` is called after each block.
 
     Raises DifferentAnswers if the bits of an answer depend on the setting.
     """
+    calls = ready(models, settings)
+    found = blocks(
+        {s: (call, s.streams) for s, call in calls.items()},
+        seconds=seconds,
+        rounds=rounds,
+        seed=seed,
+        done=done,
+    )
+    return {s: medians(each, s.batch) for s, each in found.items()}
+
+
+def ready(
+    models: Mapping[int, tuple[ModelSpec, Sequence[Array]]], settings: Sequence[Setting]
+) -> dict[Setting, Callable[[], Any]]:
+    """A call for each setting, called once. Raises DifferentAnswers."""
     from bslite.compiled import compile
 
-    ready: dict[Setting, Callable[[], Any]] = {}
+    calls: dict[Setting, Callable[[], Any]] = {}
     answers: dict[int, list[Array]] = {}
-    kept = []
     for setting in settings:
         spec, inputs = models[setting.batch]
-        model = compile(spec, threads=setting.threads, streams=setting.streams)
-        kept.append(model)
-        made = [np.asarray(y) for y in model(*inputs).tuple()]
+        call = functools.partial(compile(spec, threads=setting.threads, streams=setting.streams), *inputs)
+        made = [np.asarray(y) for y in call().tuple()]
         same = answers.setdefault(setting.batch, made)
         if any(a.tobytes() != b.tobytes() for a, b in zip(same, made, strict=True)):
             raise DifferentAnswers(f"model {spec.name!r}: {setting} makes other bits than the first setting")
-        ready[setting] = _call(model, inputs)
-    blocks: dict[Setting, list[Estimate]] = {setting: [] for setting in ready}
-    order = [setting for setting in ready for _ in range(rounds)]
-    random.Random(seed).shuffle(order)
-    for setting in order:
-        blocks[setting].append(_block(ready[setting], setting, seconds))
-        done()
-    for model in kept:
-        model.close()
-    return {setting: _medians(found) for setting, found in blocks.items()}
+        calls[setting] = call
+    return calls
 
 
-def _call(model: Any, inputs: Sequence[Array]) -> Callable[[], Any]:
-    return lambda: model(*inputs)
+def blocks(
+    calls: Mapping[K, tuple[Callable[[], Any], int]], *, seconds: float = SECONDS, rounds: int = ROUNDS,
+    seed: int = 0, done: Callable[[], None] = lambda: None,
+) -> dict[K, list[Estimate]]:  # fmt: skip
+    """Seconds of a call and calls per second, for each block. ``calls``: what to call, in how many threads.
+
+    Each round has a block of each, in another random order: a machine that others use is now faster and now
+    slower, and so all have their part of both.
+    """
+    found: dict[K, list[Estimate]] = {key: [] for key in calls}
+    shuffle = random.Random(seed).shuffle
+    for _ in range(rounds):
+        order = list(calls)
+        shuffle(order)
+        for key in order:
+            found[key].append(_block(*calls[key], seconds))
+            done()
+    return found
 
 
-def _medians(blocks: Sequence[Estimate]) -> Measured:
-    rates = tuple(b.rate for b in blocks)
+def medians(blocks: Sequence[Estimate], batch: int) -> Measured:
+    """The medians of a setting's blocks; each call is for ``batch`` images."""
+    rates = tuple(batch * b.rate for b in blocks)
     return Measured(statistics.median(b.seconds for b in blocks), statistics.median(rates), rates)
 
 
-def _block(call: Callable[[], Any], setting: Setting, seconds: float) -> Estimate:
-    """One block of a setting: all streams at once."""
-    ends: list[list[float]] = [[] for _ in range(setting.streams)]
-    barrier = threading.Barrier(setting.streams)
+def _block(call: Callable[[], Any], streams: int, seconds: float) -> Estimate:
+    """One block: all streams at once."""
+    ends: list[list[float]] = [[] for _ in range(streams)]
+    barrier = threading.Barrier(streams)
     failed: list[BaseException] = []
 
     def stream(mine: list[float]) -> None:
@@ -100,7 +124,7 @@ def _block(call: Callable[[], Any], setting: Setting, seconds: float) -> Estimat
             failed.append(e)
             barrier.abort()
 
-    if setting.streams == 1:
+    if streams == 1:
         stream(ends[0])
     else:
         threads = [threading.Thread(target=stream, args=(mine,)) for mine in ends]
@@ -113,6 +137,6 @@ def _block(call: Callable[[], Any], setting: Setting, seconds: float) -> Estimat
     rate, each = 0.0, []
     for mine in ends:
         late = mine[len(mine) // 2 :]
-        rate += setting.batch * (len(late) - 1) / (late[-1] - late[0])
+        rate += (len(late) - 1) / (late[-1] - late[0])
         each += [b - a for a, b in itertools.pairwise(late)]
     return Estimate(statistics.median(each), rate)

@@ -35,6 +35,7 @@ def paste(advice: Found) -> list[str]:
         lines.append(
             f"for made in model.map(batches_of_{c.batch}): ...  # or call it from {c.streams} threads"
         )
+        lines.append(f"bslite serve MODEL --threads {c.threads} --streams {c.streams}  # on the command line")
     return lines
 
 

@@ -51,6 +51,11 @@ class Work:
         """Seconds of a request on one thread."""
         return self.call + float(self.seconds.sum()) + self.gap * len(self.seconds)
 
+    def lasting(self, seconds: float) -> "Work":
+        """The same, with all times stretched so that a request on one thread takes ``seconds``."""
+        by = seconds / self.total
+        return dataclasses.replace(self, seconds=by * self.seconds, gap=by * self.gap, call=by * self.call)
+
     def bytes_per_item(self, streams: int, l3: int) -> Floats:
         """Bytes that an item of each step moves to or from memory, with so many requests at once.
 
@@ -62,23 +67,41 @@ class Work:
         return some + (self.moved if values > l3 else 0.0)
 
 
+class Alone:
+    """A plan for the threads of ``machine``, made ready to run on one. Raises what `bslite.run` does."""
+
+    def __init__(self, spec: ModelSpec, inputs: Sequence[Array], machine: Machine) -> None:
+        from bslite.api import as_arrays
+        from bslite.engines.common.cells import inputs_to_cells
+        from bslite.engines.cpu import engine_for
+        from bslite.engines.cpu.session import Session
+        from bslite.plan import build_plan
+
+        self.engine = engine_for(spec)
+        self.cells = inputs_to_cells(spec, as_arrays(spec, list(inputs))[0])
+        shapes = [x.shape for x in self.cells]
+        strides = [contiguous(s) for s in shapes]
+        self.plan = build_plan(self.engine.spec, shapes, machine, input_strides=strides)
+        plan = dataclasses.replace(self.plan, threads=1)
+        self.session = Session(plan, self.engine.constant, memory=self.engine.memory)
+
+    def __call__(self) -> None:
+        """One run, whose results nobody takes."""
+        self.session.run(self.cells, [np.empty(view.shape, np.float32) for view in self.plan.outputs])
+
+
 def work_of(spec: ModelSpec, inputs: Sequence[Array], machine: Machine, runs: int = RUNS) -> Work:
     """Plan for ``machine`` (its number of threads) and run on one thread: medians of traced runs.
 
     The first of the inputs' sizes counts as the batch. Raises what `bslite.run` does.
     """
-    from bslite.api import as_arrays
-    from bslite.engines.common.cells import inputs_to_cells
-    from bslite.engines.cpu import engine_for
-    from bslite.engines.cpu.session import Session
-    from bslite.plan import build_plan
+    alone = Alone(spec, inputs, machine)
+    return traced(alone, inputs[0].shape[0] if inputs and inputs[0].ndim else 1, runs)
 
-    engine = engine_for(spec)
-    cells = inputs_to_cells(spec, as_arrays(spec, list(inputs))[0])
-    shapes = [x.shape for x in cells]
-    plan = build_plan(engine.spec, shapes, machine, input_strides=[contiguous(s) for s in shapes])
-    alone = dataclasses.replace(plan, threads=1)
-    timing = profile(Session(alone, engine.constant, memory=engine.memory), cells, runs)
+
+def traced(alone: Alone, batch: int, runs: int = RUNS) -> Work:
+    """The work of a plan, by traced runs on one thread."""
+    plan, timing = alone.plan, profile(alone.session, alone.cells, runs)
     items, count = timing.items, np.array([s.items for s in plan.steps], np.int64)
     first = np.concatenate([[0], np.cumsum(count)])
     seconds = np.zeros(int(first[-1]))
@@ -87,10 +110,10 @@ def work_of(spec: ModelSpec, inputs: Sequence[Array], machine: Machine, runs: in
     whole = min(1.0, timing.untraced / wall) if wall else 1.0  # the trace itself takes some time
     seconds *= whole
     gap = max(0.0, whole * wall - float(seconds.sum())) / max(1, len(seconds))
-    sizes = {key: array.nbytes for key, array in engine.spec.params.items()}
+    sizes = {key: array.nbytes for key, array in alone.engine.spec.params.items()}
     per = np.maximum(count, 1)
     return Work(
-        inputs[0].shape[0] if inputs and inputs[0].ndim else 1,
+        batch,
         plan.threads,
         np.array([s.after for s in plan.steps], np.int64),
         first,

@@ -143,9 +143,6 @@ def test_other_bits_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
                 made = type(made)((n, np.nextafter(y, np.float32(9))) for n, y in made.items())
             return made
 
-        def close(self) -> None:
-            self.model.close()
-
     monkeypatch.setattr(compiled, "compile", Wrong)
     cases = {1: inputs_of(two_wide(), 1)}
     measure(cases, [Setting(1, 1, 1)], seconds=0.001, rounds=1)
@@ -158,7 +155,7 @@ def test_a_call_that_fails_ends_all_streams(monkeypatch: pytest.MonkeyPatch) -> 
         raise ZeroDivisionError("planted")
 
     with pytest.raises(ZeroDivisionError, match="planted"):
-        measuring._block(failing, Setting(1, 3, 1), 0.01)
+        measuring._block(failing, 3, 0.01)
 
 
 def test_a_described_socket_gives_few_cores_what_they_can_take() -> None:
