@@ -27,8 +27,8 @@ from bslite.engines.cpu.threads import available_cores
 from bslite.errors import BsliteError
 from bslite.parallelism.api import host_for
 
-SIMULATED = (4, 8, 16, 32, 48)
-BATCHES = {"measured": (1, 2, 4, 8), "simulated": (1, 4, 16)}
+SIMULATED = (4, 16, 48)
+BATCHES = {"measured": (1, 4, 8), "simulated": (1, 4)}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -89,11 +89,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cores", nargs="+", type=int, help="numbers of cores; measured: those that are here"
     )
-    parser.add_argument(
-        "--batch", nargs="+", type=int, help="batch sizes (default: 1 2 4 8; simulated: 1 4 16)"
-    )
+    parser.add_argument("--batch", nargs="+", type=int, help="batch sizes (default: 1 4 8; simulated: 1 4)")
     parser.add_argument("--seconds", type=float, default=0.25, help="of a block (default: 0.25)")
-    parser.add_argument("--rounds", type=int, default=8, help="blocks of a setting (default: 8)")
+    parser.add_argument("--rounds", type=int, default=6, help="blocks of a setting (default: 6)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and input")
     output.add_options(parser)
     return parser.parse_args(arguments)

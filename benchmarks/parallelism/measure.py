@@ -14,10 +14,11 @@ from bslite.parallelism.replay import replay
 from bslite.parallelism.rules import Rule, rules
 from bslite.parallelism.setting import TARGETS, Setting, space, teams
 from bslite.parallelism.width import Width, width_of
-from bslite.parallelism.work import Alone, Work, inputs_of, machine_for, traced, work_of
+from bslite.parallelism.work import Alone, Work, inputs_of, machine_for, traced
 from bslite.spec import ModelSpec
 
 Works = dict[tuple[int, int], Work]  # by batch and threads
+VISITS = 9
 RULES = ("width", "intel", "tensorflow", "openvino")
 
 
@@ -87,13 +88,17 @@ def prepare(name: str, spec: ModelSpec, batches: Sequence[int]) -> Prepared:
 
 
 def works(net: Prepared, threads: Sequence[int], note: Callable[[str], None] = lambda text: None) -> Works:
-    """One-thread runs of every batch, planned for each number of threads."""
-    machine, found = described_here(), {}
-    for batch, (spec, inputs) in net.cases.items():
-        for t in threads:
-            found[batch, t] = work_of(spec, inputs, machine_for(t, machine))
-        note(f"{net.name}: one-thread times of batch {batch}")
-    return found
+    """One-thread runs of every batch, planned for each number of threads; how long they last, from rounds
+    in which all plans take turns.
+    """
+    machine = described_here()
+    alone = {(b, t): Alone(*case, machine_for(t, machine)) for b, case in net.cases.items() for t in threads}
+    note(f"{net.name}: {len(alone)} plans")
+    found = {(b, t): traced(one, b) for (b, t), one in alone.items()}
+    note(f"{net.name}: one-thread times of their items")
+    each = blocks({key: (one, 1) for key, one in alone.items()}, seconds=0.0, rounds=VISITS, least=2)
+    note(f"{net.name}: and of the whole plans, {VISITS} times in turns")
+    return {key: work.lasting(statistics.median(e.seconds for e in each[key])) for key, work in found.items()}
 
 
 def every_setting(net: Prepared, target: str, cores: int) -> list[Setting]:
@@ -159,7 +164,7 @@ def threads_needed(net: Prepared, cores: Sequence[int]) -> list[int]:
 def _tuned(net: Prepared, found: Works, host: Host, target: str, cores: int) -> dict[Setting, Estimate]:
     """The prices that the tuner would see: of the few numbers of threads that it looks at."""
     told = net.rules(cores)
-    few = threads_of(cores, net.width, told)
+    few = threads_of(target, cores, net.width, told)
     return prices({key: work for key, work in found.items() if key[1] in few}, host, target, told)
 
 

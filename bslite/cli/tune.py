@@ -35,7 +35,7 @@ def tune(
     batch: Annotated[
         list[int] | None,
         typer.Option(
-            min=1, help="Batch sizes to look at, once for each. Default: 1 to 16.", show_default=False
+            min=1, help="Batch sizes to look at, once for each. Default: 1, 4 and 16.", show_default=False
         ),
     ] = None,
     measure: Annotated[

@@ -36,7 +36,7 @@ def tune(
     ``model``: a `ModelSpec`, what `bslite.from_onnx` returned or an open ONNX model, or one of them compiled.
     ``target``: "latency", the least time of one request of one image; "throughput", the most images per
     second. ``cores``: by default those that the process may use. ``batches``: sizes to look at for
-    throughput, 1 to 16 by default; those that the model does not take are left out.
+    throughput, 1, 4 and 16 by default; those that the model does not take are left out.
 
     Every setting gets a price, worked out of runs on one thread, so that the cores need not be here.
     ``measure``: whether the best few by price are then run; by default where the cores are. Else they are
@@ -63,7 +63,7 @@ def tune(
     shapes = spec.infer_shapes([x.shape for x in inputs])
     told = rules(spec, shapes, width, cores, machine, has_dots())
     host = host_for(cores, here)
-    works = _works(cases, threads_of(cores, width, told), machine, progress)
+    works = _works(cases, threads_of(target, cores, width, told), machine, progress)
     priced = prices(works, host, target, told)
     named = said(told, target, priced, sorted(cases))
     short = shortlist(target, priced, cores)
@@ -87,9 +87,9 @@ def tune(
     return Advice(spec.name, target, cores, width, tuple(told), tuple(rows), choice, why, host)
 
 
-def threads_of(cores: int, width: Width, told: Sequence[Rule]) -> list[int]:
+def threads_of(target: str, cores: int, width: Width, told: Sequence[Rule]) -> list[int]:
     """The numbers of threads to look at: a few, and those of rules."""
-    return sorted({*few_threads(cores, width.pools), *(rule.threads for rule in told)})
+    return sorted({*few_threads(target, cores, width.pools), *(rule.threads for rule in told)})
 
 
 def prices(

@@ -13,12 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bslite.errors import BsliteError
+from bslite.parallelism.disturbance import others
 from bslite.parallelism.price import Estimate
 from bslite.parallelism.setting import Setting
 from bslite.spec import Array, ModelSpec
 
 K = TypeVar("K")
 SECONDS, ROUNDS = 0.25, 8  # of a block, and blocks of a setting
+DISTURBED, TICK = 0.05, 0.02  # of a core; seconds that the system counts by
 LEAST = 4  # requests of a block, of each stream
 
 
@@ -82,22 +84,38 @@ def ready(
 
 def blocks(
     calls: Mapping[K, tuple[Callable[[], Any], int]], *, seconds: float = SECONDS, rounds: int = ROUNDS,
-    seed: int = 0, done: Callable[[], None] = lambda: None,
+    seed: int = 0, done: Callable[[], None] = lambda: None, least: int | None = None,
 ) -> dict[K, list[Estimate]]:  # fmt: skip
-    """Seconds of a call and calls per second, for each block. ``calls``: what to call, in how many threads.
+    """Seconds of a call and calls per second, for each block. ``calls``: what to call, in how many threads;
+    ``least``: calls of a block, of each thread.
 
     Each round has a block of each, in another random order: a machine that others use is now faster and now
-    slower, and so all have their part of both.
+    slower, and so all have their part of both. A block during which others took cores is measured again, as
+    often as there are ``rounds`` for each at most.
     """
     found: dict[K, list[Estimate]] = {key: [] for key in calls}
+    again = dict.fromkeys(calls, rounds)
     shuffle = random.Random(seed).shuffle
     for _ in range(rounds):
         order = list(calls)
         shuffle(order)
         for key in order:
-            found[key].append(_block(*calls[key], seconds))
+            block, disturbed = _watched(*calls[key], seconds, least)
+            while disturbed and again[key]:
+                again[key] -= 1
+                block, disturbed = _watched(*calls[key], seconds, least)
+            found[key].append(block)
             done()
     return found
+
+
+def _watched(
+    call: Callable[[], Any], streams: int, seconds: float, least: int | None
+) -> tuple[Estimate, bool]:
+    """A block, and whether others took cores meanwhile."""
+    before, start = others(), time.perf_counter()
+    block = _block(call, streams, seconds, least)
+    return block, others() - before > DISTURBED * (time.perf_counter() - start) + TICK
 
 
 def medians(blocks: Sequence[Estimate], batch: int) -> Measured:
@@ -106,7 +124,7 @@ def medians(blocks: Sequence[Estimate], batch: int) -> Measured:
     return Measured(statistics.median(b.seconds for b in blocks), statistics.median(rates), rates)
 
 
-def _block(call: Callable[[], Any], streams: int, seconds: float) -> Estimate:
+def _block(call: Callable[[], Any], streams: int, seconds: float, least: int | None = None) -> Estimate:
     """One block: all streams at once."""
     ends: list[list[float]] = [[] for _ in range(streams)]
     barrier = threading.Barrier(streams)
@@ -117,7 +135,7 @@ def _block(call: Callable[[], Any], streams: int, seconds: float) -> Estimate:
             barrier.wait()
             mine.append(time.perf_counter())
             until = mine[0] + seconds
-            while len(mine) <= LEAST or mine[-1] < until:
+            while len(mine) <= (least or LEAST) or mine[-1] < until:
                 call()
                 mine.append(time.perf_counter())
         except BaseException as e:

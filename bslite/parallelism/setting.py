@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BATCHES = (1, 2, 4, 8, 16)
+BATCHES = (1, 4, 16)
 TARGETS = ("latency", "throughput")
 
 
@@ -44,7 +44,11 @@ def space(target: str, cores: int, batches: Sequence[int]) -> list[Setting]:
     return found
 
 
-def few_threads(cores: int, pools: int) -> list[int]:
-    """The numbers of threads that the tuner looks at: 1, 2, all, half, and what the width says."""
-    wanted = {1, 2, max(1, cores // 2), max(1, cores // pools), cores}
+def few_threads(target: str, cores: int, pools: int) -> list[int]:
+    """The numbers of threads that the tuner looks at. For latency all ways to divide the
+    cores, whose plans run quickly; for throughput 1, 2, 4, half, all, and what the width says.
+    """
+    if target == "latency":
+        return teams(cores)
+    wanted = {1, 2, 4, max(1, cores // 2), max(1, cores // pools), cores}
     return sorted(t for t in wanted if t <= cores)

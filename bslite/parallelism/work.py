@@ -20,7 +20,7 @@ from bslite.spec import Array, ModelSpec
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-RUNS = 5
+RUNS = 3
 
 
 @dataclass(frozen=True)

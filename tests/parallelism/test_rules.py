@@ -96,8 +96,8 @@ def test_the_space_holds_every_way_to_divide_the_cores(cores: int) -> None:
         )
     assert [s.threads for s in space("latency", cores, (1,))] == teams(cores)
     assert {s.streams for s in space("latency", cores, (1,))} == {1}
-    assert set(few_threads(cores, 3)) <= set(range(1, cores + 1))
-    assert {1, cores} <= set(few_threads(cores, 3))
+    assert set(few_threads("throughput", cores, 3)) <= set(range(1, cores + 1))
+    assert {1, cores} <= set(few_threads("throughput", cores, 3))
 
 
 def test_settings_read_well() -> None:
