@@ -28,7 +28,7 @@ from bslite.errors import BsliteError
 from bslite.parallelism.api import host_for
 
 SIMULATED = (4, 16, 48)
-BATCHES = {"measured": (1, 4, 8), "simulated": (1, 4)}
+BATCHES = (1, 4)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
             if not left:
                 continue
             run.note(f"{name}, {part}: making the model")
-            net = prepare(name, NETS[name](options.seed), options.batch or BATCHES[part])
+            net = prepare(name, NETS[name](options.seed), options.batch or BATCHES)
             found = {} if part == "measured" else works(net, threads_needed(net, left), run.note)
             for n in left:
                 _one(run, options, net, found, part, n)
@@ -89,8 +89,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--cores", nargs="+", type=int, help="numbers of cores; measured: those that are here"
     )
-    parser.add_argument("--batch", nargs="+", type=int, help="batch sizes (default: 1 4 8; simulated: 1 4)")
-    parser.add_argument("--seconds", type=float, default=0.25, help="of a block (default: 0.25)")
+    parser.add_argument("--batch", nargs="+", type=int, help="batch sizes (default: 1 4)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="of a block (default: 0.1)")
     parser.add_argument("--rounds", type=int, default=6, help="blocks of a setting (default: 6)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and input")
     output.add_options(parser)

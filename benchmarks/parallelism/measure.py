@@ -18,7 +18,7 @@ from bslite.parallelism.work import Alone, Work, inputs_of, machine_for, traced
 from bslite.spec import ModelSpec
 
 Works = dict[tuple[int, int], Work]  # by batch and threads
-VISITS = 9
+VISITS = 5
 RULES = ("width", "intel", "tensorflow", "openvino")
 
 
@@ -96,7 +96,7 @@ def works(net: Prepared, threads: Sequence[int], note: Callable[[str], None] = l
     note(f"{net.name}: {len(alone)} plans")
     found = {(b, t): traced(one, b) for (b, t), one in alone.items()}
     note(f"{net.name}: one-thread times of their items")
-    each = blocks({key: (one, 1) for key, one in alone.items()}, seconds=0.0, rounds=VISITS, least=2)
+    each = blocks({key: (one, 1) for key, one in alone.items()}, seconds=0.0, rounds=VISITS, least=1)
     note(f"{net.name}: and of the whole plans, {VISITS} times in turns")
     return {key: work.lasting(statistics.median(e.seconds for e in each[key])) for key, work in found.items()}
 

@@ -154,7 +154,7 @@ def _block(call: Callable[[], Any], streams: int, seconds: float, least: int | N
         raise failed[0]
     rate, each = 0.0, []
     for mine in ends:
-        late = mine[len(mine) // 2 :]
+        late = mine[(len(mine) - 1) // 2 :]
         rate += (len(late) - 1) / (late[-1] - late[0])
         each += [b - a for a, b in itertools.pairwise(late)]
     return Estimate(statistics.median(each), rate)
