@@ -4,7 +4,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
 
 from benchmarks.plot import style
 
@@ -37,6 +37,7 @@ def figure(data: dict[str, Any]) -> Figure:
             loads = sorted({r.load for r in results})
             axis.xaxis.set_major_locator(FixedLocator(loads))
             axis.xaxis.set_minor_locator(NullLocator())
+            axis.yaxis.set_minor_formatter(NullFormatter())
             for each in (axis.xaxis, axis.yaxis):
                 each.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
         row[0].set_ylabel("p99, ms")
