@@ -97,6 +97,7 @@ def test_an_interrupt_gives_the_turn_back() -> None:
     code = """
 import os, signal, threading
 from bslite.engines.cpu.turns import Turns
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell began in the background
 turns = Turns()
 turns.begin(1 << 20)
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
