@@ -7,6 +7,7 @@ import numpy as np
 
 from bslite.compiled.model import CompiledModel
 from bslite.compiled.outputs import Outputs
+from bslite.compiled.together import mixed, together
 from bslite.errors import BsliteError, InputError, SpecError
 from bslite.spec import Array
 from bslite.spec.open import OpenModel
@@ -52,16 +53,9 @@ class Rows:
 
     def _together(self, asked: Sequence[Sequence[Array]]) -> Iterable[Outputs | BsliteError]:
         try:
-            made = self.model(*(np.concatenate(x) if len(x) > 1 else x[0] for x in zip(*asked, strict=True)))
+            return map(Outputs, together(self.model, asked))
         except BsliteError as e:
             return [e] if len(asked) == 1 else [a for one in asked for a in self._together([one])]
-        if len(asked) == 1:
-            return [made]
-        ends = np.cumsum([len(arrays[0]) for arrays in asked])
-        return [
-            Outputs((name, y[end - len(arrays[0]) : end]) for name, y in made.items())
-            for arrays, end in zip(asked, ends, strict=True)
-        ]
 
     def _wrong(self, arrays: Sequence[Array]) -> InputError | None:
         """What keeps the arrays from being rows."""
@@ -104,23 +98,14 @@ class Rows:
                 )
         if self.single:
             return
-        together = self.model(*(np.concatenate(x) for x in zip(*rows, strict=True)))
-        for name, y in together.items():
-            alone = np.concatenate([made[name] for made in apart])
-            if y.shape != alone.shape:
-                raise SpecError(
-                    f"model {self.model.name!r}: for {len(rows)} rows, output {name!r} has shape "
-                    f"{list(y.shape)}; expected {list(alone.shape)}"
-                )
-            if not _same(y, alone):
-                raise SpecError(
-                    f"model {self.model.name!r} mixes rows: output {name!r} of a row depends on the rows "
-                    "beside it"
-                )
-
-
-def _same(a: Array, b: Array) -> bool:
-    return bool((a == b).all()) if a.dtype == object else a.tobytes() == b.tobytes()
+        try:
+            made = together(self.model, rows)
+        except SpecError as e:
+            raise SpecError(f"model {self.model.name!r}: {e}") from None
+        if (name := mixed(made, apart)) is not None:
+            raise SpecError(
+                f"model {self.model.name!r} mixes rows: output {name!r} of a row depends on the rows beside it"
+            )
 
 
 def check_rows(model: CompiledModel) -> bool:

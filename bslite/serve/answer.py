@@ -1,9 +1,9 @@
 """Answers: outputs as JSON, with the bytes of those asked for as bytes after it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 from starlette.responses import Response
 
 from bslite.serve.datatypes import DATATYPES, to_bytes, to_json
@@ -48,5 +48,5 @@ def refusal(problem: Problem) -> Response:
 
 
 def dumped(document: Any) -> bytes:
-    # ASCII: a client's text may hold half of a surrogate pair, which no UTF-8 can say.
-    return json.dumps(document, allow_nan=False, separators=(",", ":")).encode("ascii")
+    """A document as JSON; NumPy's arrays are lists in it."""
+    return orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -124,13 +124,16 @@ def _flat(data: list[Any], shape: tuple[int, ...], what: str) -> list[Any]:
     return level
 
 
-def to_json(array: Array, dtype: str, what: str) -> list[Any]:
+def to_json(array: Array, dtype: str, what: str) -> list[str] | Array:
     """JSON's values of an array, flat. Problem 406 for what JSON cannot hold: NaN, infinities, odd bytes."""
     if dtype == "string":
         try:
-            return [str(x, "utf-8") if isinstance(x, bytes) else str(x) for x in array.ravel()]
-        except UnicodeDecodeError:
+            texts = [x if isinstance(x, bytes) else str(x).encode() for x in array.ravel()]
+            return [str(text, "utf-8") for text in texts]
+        except UnicodeError:
             raise Problem(406, f"{what} has bytes that are no UTF-8; ask for it as binary_data") from None
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
+    if array.dtype.kind != "f":
+        return np.ascontiguousarray(array).ravel()
+    if not np.isfinite(array).all():
         raise Problem(406, f"{what} has NaN or infinities, which JSON has not; ask for it as binary_data")
-    return list(array.ravel().tolist())
+    return array.astype(np.float64).ravel()  # as many digits as a reader of doubles needs to get it back

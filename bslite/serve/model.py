@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bslite.compiled import CompiledModel
+from bslite.compiled.together import together
 from bslite.errors import UnsupportedError
 from bslite.serve.datatypes import DATATYPES
 from bslite.serve.price import Price
@@ -66,17 +65,7 @@ class Served:
 
     def run_together(self, requests: Sequence[Sequence[Array]]) -> list[dict[str, Array]]:
         """The results of each of several requests of one kind, from one run."""
-        if len(requests) == 1:
-            return [self.run(requests[0])]
-        made = self.run([np.concatenate(parts) for parts in zip(*requests, strict=True)])
-        counts = [request[0].shape[0] for request in requests]
-        ends = np.cumsum(counts)
-        if wrong := [n for n, y in made.items() if y.shape[:1] != (ends[-1],)]:
-            raise AssertionError(f"model {self.name!r}: {ends[-1]} rows in, other numbers out of {wrong}")
-        return [
-            {name: y[end - count : end] for name, y in made.items()}
-            for count, end in zip(counts, ends, strict=True)
-        ]
+        return together(lambda *arrays: self.run(arrays), requests)
 
 
 def _described(port: Port) -> dict[str, Any]:

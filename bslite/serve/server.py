@@ -9,12 +9,12 @@ from types import FrameType
 
 import uvicorn
 
+from bslite.compiled.together import identical
 from bslite.errors import EngineError
 from bslite.serve.app import Service
 from bslite.serve.connection import bounded
 from bslite.serve.model import Served
 from bslite.serve.settings import Settings
-from bslite.serve.warm import identical
 from bslite.spec import Array
 
 KEEP_ALIVE = 75  # seconds; longer than the 60 after which load balancers close connections that rest
