@@ -71,9 +71,9 @@ def work(path: str, queue: int, case: Mapping[str, Any]) -> None:
     """Serve until SIGTERM; print the port and the price of batches once all is warm."""
     import bslite
     from bslite.compiled.together import identical
-    from bslite.serve.app import Service
     from bslite.serve.model import Served
     from bslite.serve.server import listen, serve
+    from bslite.serve.service import Service
     from bslite.serve.settings import Settings
 
     made = Case(**case)
