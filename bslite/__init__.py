@@ -24,6 +24,7 @@ from bslite.errors import (
 
 if TYPE_CHECKING:
     from bslite.api import run, warmup
+    from bslite.arithmetic import Precision, precision
     from bslite.compiled import CompiledModel, compile
     from bslite.dropin import bisect, optimize, report
     from bslite.explanation import Explanation, explain
@@ -44,6 +45,8 @@ _LAZY = {
     "load": "bslite.spec",
     "save": "bslite.spec",
     "run": "bslite.api",
+    "precision": "bslite.arithmetic",
+    "Precision": "bslite.arithmetic",
     "compile": "bslite.compiled",
     "CompiledModel": "bslite.compiled",
     "from_torch": "bslite.frontends",
@@ -74,6 +77,7 @@ __all__ = [
     "InputError",
     "ModelSpec",
     "Node",
+    "Precision",
     "Session",
     "SpecError",
     "UnsupportedError",
@@ -89,6 +93,7 @@ __all__ = [
     "gradient",
     "load",
     "optimize",
+    "precision",
     "report",
     "run",
     "save",

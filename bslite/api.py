@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bslite.arithmetic import current
+from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
@@ -16,8 +18,9 @@ MOST_CALLS = 64  # kinds of inputs, of one model, for which a call is kept prepa
 
 
 def run(
-    spec: Any, x: Any, *, backend: str | None = None, layerwise: bool = False, threads: int | None = None
-) -> Any:
+    spec: Any, x: Any, *, backend: str | None = None, layerwise: bool = False, threads: int | None = None,
+    precision: str | None = None,
+) -> Any:  # fmt: skip
     """Run a model: returns an array, or a list of arrays if the model has several outputs.
 
     ``spec`` is a `ModelSpec`, what `from_torch` or `from_onnx` returned, or a `CompiledModel`, which runs on
@@ -29,15 +32,21 @@ def run(
 
     ``backend="cpu"`` is the fast engine, ``"cuda"`` the engine for GPUs, ``"reference"`` the plain NumPy
     oracle in float32, ``"reference64"`` the same in float64, whose results are float64 where the model's are
-    float32. By default CUDA tensors run on the GPU that they are on, all other inputs on the CPU.
-    The ``"cuda"`` backend copies inputs of the host to the GPU, and their results back. CUDA tensors stay
-    where they are and run on torch's current stream, so, as with torch's own operations, the call may return
-    before its results are ready. ``layerwise`` runs an engine's kernels one layer at a time and fuses
-    nothing. ``threads`` of the CPU defaults to the cores that this process may use.
+    float32. By default CUDA tensors run on the GPU that they are on, all other inputs on the CPU. The
+    ``"cuda"`` backend copies inputs of the host to the GPU, and their results back. CUDA tensors stay where
+    they are and run on torch's current stream, so, as with torch's own operations, the call may return before
+    its results are ready. ``layerwise`` runs an engine's kernels one layer at a time and fuses nothing.
+    ``threads`` of the CPU defaults to the cores that this process may use. ``precision`` is the least
+    accuracy of products, one of `bslite.arithmetic.Precision`; by default what `bslite.precision` says, else
+    "float32".
 
     Raises InputError if ``x`` is not what the model takes, SpecError if a layer cannot take the size that
-    reaches it, EngineError for a backend that does not exist or cannot run here. Nothing is ever cast.
+    reaches it, EngineError for a backend or precision that does not exist or cannot run here. Nothing is ever
+    cast.
     """
+    if precision is not None:
+        with least(precision):
+            return run(spec, x, backend=backend, layerwise=layerwise, threads=threads)
     if type(spec) is ModelSpec and (backend is None or backend == "cpu"):
         same = x if type(x) in (list, tuple) else [x]
         if (call := prepared(spec, same, threads, layerwise)) and (made := call(same)) is not None:
@@ -93,7 +102,7 @@ def run(
             calls = spec.__dict__.setdefault("_calls", {})
             if len(calls) >= MOST_CALLS:
                 calls.clear()
-            calls[threads, layerwise, kind] = cpu.Call(spec, inputs, threads, layerwise)
+            calls[threads, layerwise, current(), kind] = cpu.Call(spec, inputs, threads, layerwise)
     results: list[Any] = [sys.modules["torch"].from_numpy(y) for y in outputs] if as_torch else outputs
     return results[0] if len(results) == 1 else results
 
@@ -153,7 +162,7 @@ def prepared(spec: ModelSpec, given: Sequence[Any], threads: int | None, layerwi
     calls = spec.__dict__.get("_calls")
     if calls is None or not (threads is None or type(threads) is int):
         return None
-    return calls.get((threads, layerwise, kind_of(given)))
+    return calls.get((threads, layerwise, current(), kind_of(given)))
 
 
 def warmup(

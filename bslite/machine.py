@@ -28,6 +28,8 @@ class Rates:
     l2_copy: float
     l3_copy: float
     memory_copy: float
+    #: Products of tiles, 16 x 32 by 32 x 16 bfloat16; 0 where there is no unit for them.
+    tiles: float = dataclasses.field(default=0.0, metadata={"zero": True})
 
     def read(self, level: str) -> float:
         """Bytes/s read from one of `LEVELS`."""
@@ -58,6 +60,8 @@ class Machine:
     l2_bytes_per_cycle: float = 32.0  # what one core streams from its L2,
     l3_bytes_per_cycle: float = 10.0  # from L3,
     memory_bytes_per_cycle: float = 4.0  # and from memory
+    #: Cycles of a product of tiles, 16 x 32 by 32 x 16 bfloat16; 0 where there is no unit for them.
+    tile_cycles: float = dataclasses.field(default=0.0, metadata={"zero": True})
     measured: Rates | None = None  # by a calibration, for as many threads
 
     def as_dict(self) -> dict[str, Any]:

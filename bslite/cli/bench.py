@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from bslite.arithmetic import Precision
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
@@ -19,6 +20,7 @@ def bench(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    precision: options.Precision = Precision.FLOAT32,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds; in each, every rival has its turn.")] = 10,
     torch: Annotated[
         bool, typer.Option(help="Time torch, and for ONNX files onnxruntime, too, where installed.")

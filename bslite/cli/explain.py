@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bslite.arithmetic import Precision
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
@@ -23,6 +24,7 @@ def explain(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    precision: options.Precision = Precision.FLOAT32,
     backend: options.Backend = options.Engine.cpu,
     machine: Annotated[
         str | None,

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bslite import arithmetic
 from bslite.errors import writing
 from bslite.spec import ModelSpec
 from bslite.spec.open import OpenModel
@@ -63,6 +64,16 @@ class Engine(str, Enum):
     cuda = "cuda"
 
 
+def _within(context: typer.Context, given: arithmetic.Precision) -> arithmetic.Precision:
+    """The whole command runs with that precision."""
+    context.with_resource(arithmetic.precision(given))
+    return given
+
+
+Precision = Annotated[
+    arithmetic.Precision,
+    typer.Option(help="Least accuracy of products; the fastest that has it is taken.", callback=_within),
+]
 Backend = Annotated[Engine, typer.Option(help="The engine of the CPU, or of NVIDIA GPUs.")]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from bslite.arithmetic import Precision
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity
@@ -32,6 +33,7 @@ def run(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    precision: options.Precision = Precision.FLOAT32,
     backend: Annotated[Backend, typer.Option(help="An engine, or the plain NumPy reference.")] = Backend.cpu,
     layerwise: Annotated[
         bool, typer.Option("--layerwise", help="Run the engine one layer at a time.")

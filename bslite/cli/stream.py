@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
+from bslite.arithmetic import Precision
 from bslite.cli import options
 from bslite.cli.progress import activity
 
@@ -26,6 +27,7 @@ def stream(
             min=1, help="Threads to use. Default: all cores; one for small models.", show_default=False
         ),
     ] = None,
+    precision: options.Precision = Precision.FLOAT32,
 ) -> None:
     """Feed a recurrent model step by step, its state carried along, and show percentiles of the latency."""
     from rich.console import Console

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from bslite.arithmetic import Precision
 from bslite.cli import options
 from bslite.cli.inputs import make_inputs
 from bslite.cli.progress import activity, steps
@@ -20,6 +21,7 @@ def verify(
     batch: options.Batch = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    precision: options.Precision = Precision.FLOAT32,
     backend: options.Backend = options.Engine.cpu,
     torch: Annotated[
         bool, typer.Option(help="Hold the outputs to torch's own error, where torch is installed.")

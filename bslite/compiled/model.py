@@ -2,13 +2,15 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from bslite.api import BACKENDS, check_threads
+from bslite.arithmetic import current, precision_of
+from bslite.arithmetic import precision as least
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options, Runner
 from bslite.compiled.streams import Streams
@@ -17,8 +19,6 @@ from bslite.frontends.onnx.file import Source
 from bslite.spec import ModelSpec, load
 from bslite.spec.open import OpenModel
 from bslite.spec.ports import Port
-
-PRECISIONS = ("float32", "ieee")
 
 
 class CompiledModel:
@@ -89,22 +89,22 @@ class CompiledModel:
         if runner is None:
             runner = self._open()
         if self._streams is None:
-            return runner.call(args, kwargs)
-        return self._streams.run(lambda: runner.call(args, kwargs))
+            return self._call(runner, args, kwargs)
+        return self._streams.run(lambda: self._call(runner, args, kwargs))
 
     def submit(self, *args: Any, **kwargs: Any) -> "Future[Outputs]":
         """As a call, on a thread of one of the streams. ``.result()`` of what it returns waits for the
         results, or raises what the call raised. Don't change the inputs before.
         """
         runner = self._open()
-        return self._own.submit(lambda: runner.call(args, kwargs))
+        return self._own.submit(lambda: self._call(runner, args, kwargs))
 
     def map(self, inputs: Iterable[Any]) -> Iterator[Outputs]:
         """The results for each of ``inputs`` (an array, or a list or dict of them), in order, from all
         streams. Takes few more of them than there are streams before it yields the first results.
         """
         runner = self._open()
-        return self._own.map(lambda x: runner.call([x], {}), inputs)
+        return self._own.map(lambda x: self._call(runner, [x], {}), inputs)
 
     def close(self) -> None:
         """Wait for what was submitted, and let go of plans, packed weights and values. Calls after that raise
@@ -114,6 +114,12 @@ class CompiledModel:
         if runner is not None:
             self._own.close()
             runner.close()
+
+    def _call(self, runner: Runner, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
+        if self._options.precision is current():
+            return runner.call(args, kwargs)
+        with least(self._options.precision):
+            return runner.call(args, kwargs)
 
     def _open(self) -> Runner:
         if self._runner is None:
@@ -159,22 +165,20 @@ def compile(
     of them later. The bits are the same. ``pin``: each stream keeps to cores of its own, of one NUMA node
     where a node has enough of them; calls then pass to threads of the streams.
 
-    ``precision``: "float32" promises errors no larger than those of float32 arithmetic, "ieee" float32
-    multiply-adds only.
+    ``precision``: the least accuracy of products. "float32" promises errors no larger than those of float32
+    arithmetic, "ieee" float32 multiply-adds only; see `bslite.arithmetic.Precision`.
 
     Raises FileError for a file that cannot be read, SpecError for a model that is wrong, InputError if
     ``model`` is none of these, EngineError for a device, precision or number of threads that is not there.
     """
     if device not in BACKENDS:
         raise EngineError(f"device {device!r} is not one of {', '.join(map(repr, BACKENDS))}")
-    if precision not in PRECISIONS:
-        raise EngineError(f"precision {precision!r} is not one of {', '.join(map(repr, PRECISIONS))}")
     check_threads(threads)
     if streams is not None or pin:
         threads, made = _streams(device, threads, streams, pin)
     else:
         made = None
-    options = Options(device, threads)
+    options = Options(device, threads, precision_of(precision))
     return CompiledModel(_runner(model, options), options, made)
 
 

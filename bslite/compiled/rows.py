@@ -104,7 +104,8 @@ class Rows:
             raise SpecError(f"model {self.model.name!r}: {e}") from None
         if (name := mixed(made, apart)) is not None:
             raise SpecError(
-                f"model {self.model.name!r} mixes rows: output {name!r} of a row depends on the rows beside it"
+                f"model {self.model.name!r} mixes rows: output {name!r} of a row depends on the rows "
+                "beside it"
             )
 
 

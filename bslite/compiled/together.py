@@ -1,7 +1,6 @@
-"""Several requests in one run: their rows one after the other along axis 0, and the results cut apart again."""
+"""Several requests in one run: their rows one after the other along axis 0, and the results cut apart."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 

@@ -11,11 +11,13 @@ import numpy as np
 import torch
 
 from bslite import api
+from bslite.arithmetic import current
 from bslite.cache import Recent
 from bslite.dropin import place
 from bslite.engines.common.cells import to_cells
 from bslite.engines.cpu.engine import engine_for
 from bslite.engines.cpu.threads import default_threads
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import Array, Input, ModelSpec
 
 Tensor = torch.Tensor
@@ -65,6 +67,7 @@ class Model:
     ) -> None:
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
+        self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
         self._calls: Recent[tuple[object, ...], Call] = Recent(MAX_CALLS)
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -89,7 +92,7 @@ class Model:
         copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
         strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
         session = engine_for(spec).session(
-            [a.shape for a in arrays], strides, self.threads or default_threads(), False
+            [a.shape for a in arrays], strides, self.threads or default_threads(), False, tuning=self.tuning
         )
         others = [name not in self.cells and spec.dtypes[name] != "float32" for name in spec.outputs]
         as_they_are = not any(others)

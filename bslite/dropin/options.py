@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bslite.arithmetic import Precision, precision_of
+
 
 @dataclass(frozen=True)
 class Options:
@@ -13,3 +15,8 @@ class Options:
     training: bool | None = None  # None: steps in training mode
     bucket_mb: float | None = None
     memory: int | None = None
+    precision: Precision = Precision.FLOAT32
+
+    def __post_init__(self) -> None:
+        """EngineError for an unknown precision, which may be given by its name."""
+        object.__setattr__(self, "precision", precision_of(self.precision))

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bslite.arithmetic import current, precision
 from bslite.cache import Recent
 from bslite.dropin import place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable
@@ -57,6 +58,9 @@ class Runner:
         self.trainer: Any = None  # made by the first call that trains
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.options.precision is not current():
+            with precision(self.options.precision):
+                return self(args, kwargs)
         trains = self._trains(args, kwargs)
         if self.module.__dict__["training"] and not trains:
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from bslite.api import check_threads
+from bslite.arithmetic import precision_of
 from bslite.dropin.options import Options
 from bslite.dropin.runner import SLOT, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
@@ -30,6 +31,7 @@ def optimize(
     training: bool | None = None,
     bucket_mb: float | None = None,
     memory: int | None = None,
+    precision: str = "float32",
 ) -> Any:
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
@@ -44,7 +46,7 @@ def optimize(
     same graph; ``fallback`` says whether a warning lists them (``"warn"``), nothing is said (``"silent"``),
     or UnsupportedError is raised (``"error"``). With ``tune``, a part that is measured slower in bslite than
     in torch stays in torch; ``tune=False`` measures nothing, so that the same parts run in the same place
-    every time. ``threads`` as for `bslite.run`. `bslite.report` shows what runs where.
+    every time. ``threads`` and ``precision`` as for `bslite.run`. `bslite.report` shows what runs where.
 
     Calls that need gradients with layers in training mode run on torch's tape, float32 on the CPU: parts of
     them in bslite, forwards and backwards, what has no gradient there in torch. With ``training=True`` so do
@@ -58,7 +60,7 @@ def optimize(
     The next call notices changed weights; see `bslite.dropin.watch`.
 
     Raises InputError if ``module`` is not a torch module, ``bucket_mb`` is not positive or ``memory`` is no
-    number of bytes, EngineError for a wrong ``threads``.
+    number of bytes, EngineError for wrong ``threads`` or ``precision``.
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"optimize() takes a torch.nn.Module, got {type(module).__name__}")
@@ -78,7 +80,9 @@ def optimize(
             warnings.warn(text, UserWarning, stacklevel=2)
         return module
     _load()
-    wrapped = _wrap(module, Options(fallback, tune, threads, training, bucket_mb, memory))
+    wrapped = _wrap(
+        module, Options(fallback, tune, threads, training, bucket_mb, memory, precision_of(precision))
+    )
     if example_inputs is not None:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         with torch.no_grad():

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bslite.api import as_arrays, check_threads, cuda_tensors, settled
+from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.explanation.cpu import Explanation
 from bslite.explanation.data.inside import inner_shares
@@ -31,6 +32,7 @@ def explain(
     limits: Limits | None = None,
     backend: str | None = None,
     machine: GpuMachine | None = None,
+    precision: str | None = None,
 ) -> Any:
     """Say where the time of ``spec`` goes on the CPU engine, as an `Explanation`; or what the GPU engine will
     do, as a `GpuExplanation`, with ``backend="cuda"`` and by default for CUDA tensors.
@@ -43,7 +45,8 @@ def explain(
     to warm up. ``limits`` are
     the rates to hold the layers against; by default they are measured, once per process. For a GPU nothing is
     run: ``machine`` is the GPU to plan for, by default the GPU of this computer, and where there is none, an
-    H200; the explanation says what it assumes.
+    H200; the explanation says what it assumes. ``precision`` as for `bslite.run`; a layer that is computed by
+    products of bfloat16 says so.
 
     For a model that runs in several pieces (`CompiledModel.pieces`) the result is a `PiecesExplanation`: the
     time of each piece, NumPy's nodes with the reason, and an `Explanation` of what the engine computes.
@@ -55,6 +58,12 @@ def explain(
 
     Raises InputError and SpecError as `bslite.run` does, EngineError for another backend.
     """
+    if precision is not None:
+        with least(precision):
+            return explain(
+                spec, shape, threads=threads, batch=batch, runs=runs, limits=limits, backend=backend,
+                machine=machine,
+            )  # fmt: skip
     if (model := behind(spec)) is not spec and hasattr(type(model), "_bslite_explain"):
         threads = spec.threads if threads is None else threads
         _specialise(spec, shape)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bslite.api import kind_of, prepared, run
+from bslite.arithmetic import current
 from bslite.cache import Recent
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
@@ -107,7 +108,7 @@ class BsliteRep:
     def again(self, given: Sequence[Any]) -> list[Array] | None:
         """The outputs for arrays in order, of kinds that it has run before; None if there is more to do."""
         kind = _kind(given, self._needed) if self._needed else kind_of(given)
-        if (ready := self._ready.get(kind)) is None:
+        if (ready := self._ready.get((current(), kind))) is None:
             return None
         key, call, taken = ready
         found = self._kept.find(key)
@@ -130,7 +131,7 @@ class BsliteRep:
         if len(self._ready) >= MAX_SEEN:
             self._ready.clear()
         taken = [i for i, name in enumerate(given) if name not in found.built_in]
-        self._ready[kind] = found.key, call, None if len(taken) == len(given) else taken
+        self._ready[current(), kind] = found.key, call, None if len(taken) == len(given) else taken
         self._needed = needed
 
     def kept(self) -> list[Specialised]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from bslite.api import as_array, as_arrays, check_threads
+from bslite.arithmetic import Precision, current, precision_of
 from bslite.cache import Recent
 from bslite.errors import InputError
 from bslite.ops import Shape
@@ -32,8 +33,8 @@ class Session:
     ``batch`` is the number of streams side by side, where the model leaves the size "N" free. ``held`` gives
     the inputs that are not sequences, by name, such as initial states; they hold until `reset` gives others.
     ``threads`` is as for `bslite.run`; by default a small model takes one, because a second thread would only
-    delay it. Several sessions of one spec share its packed weights. Several threads may use one session, one
-    at a time.
+    delay it. ``precision`` is as for `bslite.run`. Several sessions of one spec share its packed weights.
+    Several threads may use one session, one at a time.
 
     Raises SpecError for a model without recurrent layers, UnsupportedError naming every layer that mixes time
     steps (backward and bidirectional layers, convolutions or reductions over time, attention, ...),
@@ -47,6 +48,7 @@ class Session:
         batch: int | None = None,
         held: Mapping[str, Any] | None = None,
         threads: int | None = None,
+        precision: str | None = None,
     ) -> None:
         if not isinstance(spec, ModelSpec):
             raise InputError(f"Session() takes a ModelSpec, got {type(spec).__name__}")
@@ -60,6 +62,7 @@ class Session:
                 f"model {spec.name!r} is for a batch of {self._streams.states[0].shape[0]}, got batch={batch}"
             )
         self._threads = self._streams.threads if threads is None else threads
+        self._precision = current() if precision is None else precision_of(precision)
         self._lock = threading.Lock()
         self._now, self._next = (_Buffers(self._streams.states) for _ in range(2))
         self._calls: Recent[int, _Call] = Recent(MAX_LENGTHS)
@@ -168,7 +171,7 @@ class Session:
 
     def _take(self, x: Any, steps: int, single: bool) -> Any:
         with self._lock:
-            call = self._calls.get(steps, lambda: _Call(self._streams, steps, self._threads))
+            call = self._calls.get(steps, lambda: _Call(self._streams, steps, self._threads, self._precision))
             arrays, as_torch = call.arrays(x, single)
             made = call.run(arrays, self._held, self._now, self._next, single)
             self._now, self._next = self._next, self._now
@@ -189,20 +192,22 @@ class _Buffers:
 class _Call:
     """One number of steps, planned: arrays in, arrays out, by their addresses."""
 
-    def __init__(self, streams: "Streams", steps: int, threads: int | None) -> None:
+    def __init__(self, streams: "Streams", steps: int, threads: int | None, precision: Precision) -> None:
         # Numba only where it is needed.
         from bslite.engines.common import cells
         from bslite.engines.cpu.engine import engine_for
         from bslite.engines.cpu.session import address_of
         from bslite.engines.cpu.threads import default_threads
         from bslite.plan.core.views import contiguous
+        from bslite.plan.cpu.tuning import Tuning
 
         self._from_cells, self._to_cells, self._address_of = cells.from_cells, cells.to_cells, address_of
         self.spec = spec = streams.model(steps)
         shapes = [i.example for i in spec.inputs]
         self._session = engine_for(spec).session(
-            shapes, [contiguous(s) for s in shapes], threads or default_threads(), False
-        )
+            shapes, [contiguous(s) for s in shapes], threads or default_threads(), False,
+            tuning=Tuning(precision=precision),
+        )  # fmt: skip
         count = len(streams.flow.sequences)
         self._inputs = spec.inputs[:count]  # then those that are held, then the states
         self._held_names = [i.name for i in spec.inputs[count : len(spec.inputs) - len(streams.states)]]

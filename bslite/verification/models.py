@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.spec import Array, ModelSpec
 from bslite.spec.open import OpenModel, Ran, asked, in_order
@@ -24,6 +25,7 @@ def verify(
     threads: int | None = None,
     on_layer: Callable[[str], None] | None = None,
     backend: str | None = None,
+    precision: str | None = None,
 ) -> Verification:
     """Compare an engine with the reference on input ``x``; both may be anything that `bslite.run` takes.
 
@@ -33,12 +35,15 @@ def verify(
     ``module``: the same network in torch (an ``nn.Module`` in eval mode, or any function of tensors), whose
     own error then sets the bound of the outputs. Of a compiled torch module and of one made by
     `bslite.optimize`, the traced graph in torch does. InputError if bslite runs the module in several parts.
-    ``threads`` as for `bslite.run`. ``on_layer`` is called with
+    ``threads`` and ``precision`` as for `bslite.run`. ``on_layer`` is called with
     each layer's name as the references reach it. A few values per precision are held at a time, not the whole
     network.
     """
     from bslite.api import as_arrays, on_host, run, settled
 
+    if precision is not None:
+        with least(precision):
+            return verify(spec, x, module=module, threads=threads, on_layer=on_layer, backend=backend)
     spec, backend, threads = asked(spec, backend, threads)
     if hasattr(type(spec), "_bslite_verified"):  # made by `bslite.optimize`: its class knows how
         if backend not in (None, "cpu"):

@@ -198,3 +198,8 @@ class StepRecord(Record):
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``, where the kernel has one."""
         return ""
+
+    @property
+    def arithmetic(self) -> str:
+        """What takes the place of a float32 multiply-add, if anything does."""
+        return ""

@@ -24,7 +24,9 @@ class ModuleRunner:
         self.name = type(module).__name__
         if module.training:
             raise SpecError(f"model {self.name!r} is in training mode; call .eval()")
-        self.model = optimize(module, fallback="error", tune=False, threads=options.threads)
+        self.model = optimize(
+            module, fallback="error", tune=False, threads=options.threads, precision=options.precision.value
+        )
         given = inspect.signature(module.forward).parameters.values()
         self.inputs = tuple(
             Port(p.name, None, "any") for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)

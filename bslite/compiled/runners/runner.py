@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bslite.arithmetic import Precision
 from bslite.compiled.outputs import Outputs
 from bslite.spec.ports import Port
 
@@ -14,6 +15,7 @@ class Options:
 
     device: str = "cpu"
     threads: int | None = None
+    precision: Precision = Precision.FLOAT32
 
 
 class Runner(Protocol):

@@ -1,5 +1,6 @@
 """Measurement of this machine for a `Calibration`: each cache level, the clock, multiply-adds."""
 
+import ctypes
 import datetime
 import statistics
 import time
@@ -13,7 +14,7 @@ from bslite.engines.cpu.job import start_threads
 from bslite.engines.cpu.stream import stream_job
 from bslite.machine import Machine, Rates
 
-SECONDS = 0.12  # for each of the 20 measurements
+SECONDS = 0.12  # for each of some 20 measurements
 TURN = 2e-3  # seconds one timed call takes at least
 MOST_MEMORY = 1 << 30  # bytes
 
@@ -47,6 +48,27 @@ def working_sets(machine: Machine, threads: int) -> dict[str, int]:
     return {level: size // 4096 * 4096 for level, size in sets.items()}
 
 
+def tiles_per_second(seconds: float) -> float:
+    """Products of tiles of bfloat16 of one core, operands in L1; six make a product of float32 numbers."""
+    from bslite.kernels.cpu.tiles.peak import BYTES, PER_BLOCK, PRODUCTS, tile_peak
+    from bslite.kernels.cpu.tiles.sweep import tile_sweep
+
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(tile_peak.address)
+    memory = np.zeros(BYTES + 64, np.uint8)
+    sweep, start = tile_sweep(PRODUCTS).address, memory.ctypes.data + -memory.ctypes.data % 64
+    repeats, found = 1, list[float]()
+    end = time.perf_counter() + seconds
+    while not found or time.perf_counter() < end:
+        begun = time.perf_counter()
+        call(sweep, start, repeats)
+        taken = time.perf_counter() - begun
+        if taken < TURN:
+            repeats *= 2
+        else:
+            found.append(PER_BLOCK * repeats / taken)
+    return statistics.median(sorted(found)[len(found) // 2 :])  # disturbances only slow a run down
+
+
 class _Bench:
     """Memory to read and write, and the stream kernel that does it."""
 
@@ -63,11 +85,14 @@ class _Bench:
         """All rates on this many threads at once."""
         from bslite.kernels.cpu.runtime.stream import CHAIN, COPY, FMA, FMAS, READ
         from bslite.kernels.cpu.vector.simd import LANES
+        from bslite.kernels.cpu.vector.target import has_tiles
 
         found = {
             "clock": 2.0 * self._repeats_per_second(CHAIN, threads, 0),
             "flops": 2.0 * FMAS * LANES * threads * self._repeats_per_second(FMA, threads, 0),
         }
+        if has_tiles():
+            found["tiles"] = threads * tiles_per_second(self.seconds)  # each core has a unit of its own
         for level, size in working_sets(self.machine, threads).items():
             found[f"{level}_read"] = threads * size * self._repeats_per_second(READ, threads, size)
             # Half of the set is read, half written.

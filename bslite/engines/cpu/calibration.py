@@ -109,6 +109,7 @@ def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
         l2_bytes_per_cycle=_rounded(rates.l2_read / cycles),
         l3_bytes_per_cycle=_rounded(rates.l3_read / cycles),
         memory_bytes_per_cycle=_rounded(rates.memory_read / cycles),
+        tile_cycles=_rounded(cycles / rates.tiles) if rates.tiles else 0.0,
         measured=rates,
     )
 

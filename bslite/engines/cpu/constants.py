@@ -1,7 +1,8 @@
 """The CPU's recipes for constants: weights as panels and padded to registers. Plans of a model share them."""
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.errors import SpecError
+from bslite.kernels.contracts.cpu.tiles import COLS, TERMS
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.passes.quads import exact_parts
 from bslite.plan import Const
@@ -94,6 +96,33 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
         last[..., : mine - whole] = w[:, whole:].transpose(0, 3, 2, 1)
         last[..., mine - whole :] = 0
     return placed
+
+
+@recipe("split_panels")
+def _split_panels(params: Sequence[Array], parts: int) -> Array:
+    """``[K, C, ...]`` as tiles of bfloat16 ``[K/32][taps][C/32][parts][2][16 pairs][16 columns][2]``, zeros
+    beyond K and C; see `contracts.cpu.tiles`.
+    """
+    w = params[0]
+    k, c = w.shape[:2]
+    w = np.pad(w.reshape(k, c, -1), ((0, -k % (2 * COLS)), (0, -c % TERMS), (0, 0)))
+    made = np.stack(list(itertools.islice(split(w), parts)))
+    tiles = made.reshape(parts, -1, 2, COLS, made.shape[2] // TERMS, TERMS // 2, 2, w.shape[2])
+    return tiles.transpose(1, 7, 4, 0, 2, 5, 3, 6)
+
+
+def split(x: Array) -> Iterator[Array]:
+    """The three parts of float32 numbers, as the bits of bfloat16; their sum is exact."""
+    for _ in range(3):
+        bits = x.view(np.uint32) & np.uint32(0xFFFF0000)
+        yield (bits >> 16).astype(np.uint16)
+        x = x - bits.view(np.float32)
+
+
+def has_parts(x: Array) -> bool:
+    """Whether all numbers have exact parts in the unit's range."""
+    size = np.abs(x)
+    return bool(((size == 0) | ((size >= 2.0**-100) & (size < np.inf))).all())
 
 
 @recipe("pair_panels")

@@ -1,6 +1,7 @@
 """The CPU engine's state of a model: its simplified form, its packed weights, and the plans made so far."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bslite.arithmetic import Precision, current
 from bslite.cache import Derived, Recent, place_of
 from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
 from bslite.engines.cpu import constants
@@ -67,26 +69,48 @@ class Engine:
         keep_values: bool = False,
         tuning: Tuning | None = None,
     ) -> Session:
-        """The session for inputs of these shapes and strides (elements)."""
+        """The session for inputs of these shapes and strides (elements), by default of the precision that the
+        caller's thread asks for.
+        """
+        tuning = tuning or Tuning(precision=current())
 
         def make() -> Session:
             known = ((key, self._widths.get(place_of(a))) for key, a in self.spec.params.items())
             packed_in = {key: width for key, width in known if width} if self._widths else {}
+            machine = detect(threads)
             plan = build_plan(
                 self.spec,
                 shapes,
-                detect(threads),
+                machine,
                 input_strides=strides,
                 layerwise=layerwise,
                 keep_values=keep_values,
-                tuning=dataclasses.replace(tuning or Tuning(), packed=packed_in, runs=self._runs),
+                tuning=dataclasses.replace(
+                    tuning,
+                    packed=packed_in,
+                    runs=self._runs,
+                    inexact=self._inexact if machine.tile_cycles else frozenset(),
+                ),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
             memory = None if keep_values else self.memory
-            return Session(plan, partial(self.constant, packed=packed), packed, key, self._cells, memory)
+
+            def exact() -> Session:
+                by_float32 = dataclasses.replace(tuning, precision=Precision.IEEE)
+                return self.session(shapes, strides, threads, layerwise, keep_values, by_float32)
+
+            return Session(
+                plan, partial(self.constant, packed=packed), packed, key, self._cells, memory, exact
+            )
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
         return self._sessions.get(key, make)
+
+    @functools.cached_property
+    def _inexact(self) -> frozenset[str]:
+        """The parameters that have no exact parts of bfloat16."""
+        floats = {key: a for key, a in self.spec.params.items() if a.dtype == np.float32}
+        return frozenset(key for key, a in floats.items() if not constants.has_parts(a))
 
     def kept(self, key: Any) -> Session | None:
         """The session of a key (`Session.key`), if it is still there and its weights are not outdated."""
@@ -200,18 +224,25 @@ def warmup(
 
 
 def trace(
-    spec: ModelSpec, inputs: Sequence[Array], threads: int | None = None, layerwise: bool = False
+    spec: ModelSpec,
+    inputs: Sequence[Array],
+    threads: int | None = None,
+    layerwise: bool = False,
+    tuning: Tuning | None = None,
 ) -> Iterator[tuple[str, Array]]:
     """Run once with every value kept, then yield (node name, value in logical order), layer by layer."""
     inputs = inputs_to_cells(spec, inputs)
-    session = prepare(spec, inputs, threads, layerwise, keep_values=True)
+    session = prepare(spec, inputs, threads, layerwise, keep_values=True, tuning=tuning)
     dtypes = engine_for(spec).spec.dtypes
     plan = session.plan
     outputs = [np.empty(v.shape, np.float32) for v in plan.outputs]
     workspace = session.acquire()
     session.bind(workspace, map(address_of, (*inputs, *outputs)))
     workspace.job.run(plan.threads)
-    session.check(workspace)
+    if session.check(workspace):
+        tuning = dataclasses.replace(tuning or Tuning(), precision=Precision.IEEE)
+        yield from trace(spec, inputs, threads, layerwise, tuning)
+        return
     for name, view in plan.values.items():
         if any(name == i.name for i in spec.inputs) or view.buffer in plan.consts:
             continue

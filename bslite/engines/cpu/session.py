@@ -15,6 +15,7 @@ from bslite.engines.cpu.program import Program, kernels_for_any_shape
 from bslite.engines.cpu.workspace import Memory, Workspace
 from bslite.errors import InputError
 from bslite.plan import Const, Plan
+from bslite.plan.cpu.flags import INEXACT
 
 Array = npt.NDArray[Any]
 #: Bytes before the addresses of inputs and outputs in a table of bases: the arena's address.
@@ -38,16 +39,18 @@ class Session:
 
     ``packed`` is where ``constant`` keeps what it makes for the plan. ``key``: what tells it apart from the
     other sessions of its model. ``cells``: the dtypes of the outputs' cells. ``memory``: that of runs, which
-    others share; of its own if not given.
+    others share; of its own if not given. ``exact``: gives the session that computes by float32 products
+    alone.
     """
 
     def __init__(
         self, plan: Plan, constant: Callable[[Const], Array], packed: Derived | None = None, key: Any = None,
-        cells: Sequence[Any] = (), memory: Memory | None = None,
+        cells: Sequence[Any] = (), memory: Memory | None = None, exact: Callable[[], "Session"] | None = None,
     ) -> None:  # fmt: skip
         from bslite.kernels.cpu.runtime.walk import walk
 
         self.plan, self.packed, self.key = plan, packed or Derived(), key
+        self.exact = exact
         self.program = Program(plan, constant)
         self.kernels = [*kernels_for_any_shape(plan, detect(plan.threads), self.program.kernels), walk]
         for kernel in self.kernels:
@@ -84,10 +87,12 @@ class Session:
         try:
             self._bind(workspace.bases, FIRST_END, *addresses)
             workspace.job.run(self.plan.threads, beside_torch)
-            if self.plan.flags:
-                self.check(workspace)
+            inexact = bool(self.plan.flags) and self.check(workspace)
         finally:
             self.release(workspace)
+        if inexact:
+            assert self.exact is not None
+            self.exact().run_at(addresses, beside_torch)
 
     def trace(self, inputs: Sequence[Array], outputs: Sequence[Array]) -> Ints:
         """`run`, which also returns when each item ran and on which thread: see `walk.EVENT`."""
@@ -95,20 +100,28 @@ class Session:
         try:
             self.bind(workspace, map(address_of, (*inputs, *outputs)))
             events = workspace.job.trace(self.plan.threads)
-            self.check(workspace)
-            return events
+            inexact = self.check(workspace)
         finally:
             self.release(workspace)
+        if inexact:
+            assert self.exact is not None
+            self.exact().run(inputs, outputs)
+        return events
 
-    def check(self, workspace: Workspace) -> None:
-        """Raise InputError for the first layer whose step raised a flag, and clear the flags."""
+    def check(self, workspace: Workspace) -> bool:
+        """Whether the run has to be done again by the session ``exact``. Raise InputError for the first layer
+        whose step raised a flag. Clear the flags.
+        """
         if not workspace.flags.tobytes().strip(b"\0"):  # much faster than a reduction
-            return
+            return False
         raised = np.flatnonzero(workspace.flags[:, 0])
-        if len(raised):
-            (layer, text), value = self.plan.flags[raised[0]], workspace.flags[raised[0], 1]
-            workspace.flags[:] = 0
+        found = [(*self.plan.flags[n], int(workspace.flags[n, 1])) for n in raised]
+        workspace.flags[:] = 0
+        if any(text == INEXACT for _, text, _ in found):
+            return True  # what other steps found may come from that
+        for layer, text, value in found:
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")
+        return False
 
     def acquire(self) -> Workspace:
         """A workspace that no other run uses, with memory."""

@@ -116,6 +116,8 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
             name = f"chain of {len(unit.fusions)}: {first.name} to {last.name}"
             what = f"one of {unit.main.items} tiles"
         holds = (f"{len(unit.fusions)} layers, depth-first: one thread takes {what} through all",)
+    if main and main.record.arithmetic:
+        holds = (*holds, f"by {main.record.arithmetic}")
     apart = "; ".join(part for part in (last.apart, last.forecast.why if last.forecast else "") if part)
     return Row(
         name=name, op=op, nodes=tuple(n for f in unit.fusions for n in f.nodes),

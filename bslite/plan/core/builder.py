@@ -277,7 +277,11 @@ class Builder(Generic[M, T, S]):
         """A flag for an error in a step of ``layer``; ``{value}`` in ``text`` is a number that it gives."""
         self.flags.append((layer, text))
         self.buffers["flags"] = Buffer("flags", FLAG_CELLS * len(self.flags), "flags")
-        return Operand("flags", FLAG_CELLS * (len(self.flags) - 1))
+        return self.flag_of(len(self.flags) - 1)
+
+    def flag_of(self, number: int) -> Operand:
+        """The flag of that number, in the order in which they were made."""
+        return Operand("flags", FLAG_CELLS * number)
 
     # -- steps -----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bslite.arithmetic import Precision
 from bslite.explore.cpu import Loops
 from bslite.plan.cpu.known_runs import KnownRuns
 
@@ -22,12 +23,15 @@ class Tuning:
     """``loops``: loop parameters of recurrent layers, in place of the search's pick. ``by_filter``: depthwise
     filters of usual widths have microkernels of their own. ``chains``: elementwise layers go tile by tile.
     ``packed``: parameter -> registers of its panels, of those that are packed already: they are used again
-    where others would be no better. ``runs``: those found for other sizes of the model.
+    where others would be no better. ``runs``: those found for other sizes of the model. ``precision``: the
+    least accuracy of products. ``inexact``: parameters that have no exact parts of bfloat16.
     """
 
     loops: Loops | None = None
     by_filter: bool = True
     chains: bool = True
+    precision: Precision = Precision.FLOAT32
     banding: Banding = field(default_factory=Banding)
     packed: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    inexact: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     runs: KnownRuns | None = field(default=None, compare=False, repr=False)

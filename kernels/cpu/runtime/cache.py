@@ -14,6 +14,7 @@ from numba.core.caching import Cache, CompileResultCacheImpl, NullCache, _CacheL
 
 from bslite.cache import cache_dir, version_folder
 from bslite.kernels import sources
+from bslite.kernels.cpu.vector.target import has_tiles
 
 
 def kernels_dir() -> Path:
@@ -54,7 +55,8 @@ class KernelCache(Cache):
     _impl_class = _Impl
 
     def _index_key(self, sig, codegen):
-        return sig, codegen.magic_tuple()
+        target = codegen.magic_tuple()
+        return sig, (*target, "tiles") if has_tiles() else target  # the system may permit them or not
 
 
 def cache_for(py_func: Callable[..., Any]) -> Cache | NullCache:

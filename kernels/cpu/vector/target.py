@@ -4,8 +4,10 @@ Numba compiles for the host CPU, or for ``NUMBA_CPU_NAME`` / ``NUMBA_CPU_FEATURE
 A probe of one fused multiply-add on 16 floats, compiled for the same target, shows which registers are used.
 """
 
+import ctypes
 import functools
 import platform
+import sys
 from typing import NamedTuple
 
 import llvmlite.binding as llvm
@@ -34,6 +36,8 @@ define <{words} x i32> @probe(<{words} x i32> %c, <{halves} x i16> %a, <{halves}
 MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
 #: Whether instructions are those of x86.
 X86 = platform.machine().lower() in ("x86_64", "amd64")
+#: Linux: the call `arch_prctl`, its request for a permission, and the registers of AMX's tiles.
+ARCH_PRCTL, REQUEST, TILE_DATA = 158, 0x1023, 18
 
 
 class Simd(NamedTuple):
@@ -75,3 +79,15 @@ def has_dots() -> bool:
         return False
     text = _DOTS.format(words=lanes, halves=2 * lanes, multiply=MULTIPLY[lanes])
     return "vpdpwssd" in assembly_of(text, cpu, features)
+
+
+@functools.cache
+def has_tiles() -> bool:
+    """Whether this process computes products of bfloat16 on AMX: code is compiled for it, and the system
+    permits it.
+
+    Linux wants to be asked once a process; its threads and forked children inherit the permission.
+    """
+    if not X86 or not sys.platform.startswith("linux") or "+amx-bf16" not in simd().features.split(","):
+        return False
+    return int(ctypes.CDLL(None).syscall(ARCH_PRCTL, REQUEST, TILE_DATA)) == 0

@@ -19,6 +19,7 @@ from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of, with_weight
 from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.split import Filter, Moves, Pixels, in_lines, split_conv
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
@@ -103,6 +104,8 @@ def convolve(
     if residual is not None:
         ri, _, between["r"], rl, rc = volume(residual).strides
         geometry["r"] = (ri, rl, rc)
+    if append is contraction and _on_tiles(b, layer, x, origin, y, residual, window, filters, clipped):
+        return
     size = Lines(n, d * p, q)
     if rows.taps == 1 and (by_planes or not clipped):
         d, size, geometry = _recut(
@@ -119,6 +122,34 @@ def convolve(
         recipe=filters.recipe + "panels", how=_how(window, filters),
         **({"pack": packing(b, weights), "bias": bias_of(b, layer, filters.groups)} if weights else {}),
     )  # fmt: skip
+
+
+def _on_tiles(
+    b: CpuBuilder, layer: Layer, x: View, origin: Operand, y: View, residual: View | None, window: Window,
+    filters: Filters, clipped: bool,
+) -> bool:  # fmt: skip
+    """Append the step on tiles of bfloat16 of a dense convolution, if that is faster; say whether it is."""
+    depth, rows, cols = window
+    flat = depth.taps == volume(y).shape[2] == 1 and not window.by_planes and not window.empty
+    if not flat or filters.groups > 1 or filters.recipe or filters.weight is not None:
+        return False
+    n, channels, _, p, q = volume(y).shape
+    xi, _, _, xl, xc = volume(x).strides
+    moves = [Moves(xi, rows.stride * xl, cols.stride * xc)]
+    for view in (y, residual):
+        if view is not None:
+            image, _, _, line, col = volume(view).strides
+            moves.append(Moves(image, line, col))
+    size = Pixels(n, p, q)
+    if rows.taps == cols.taps == 1:
+        if clipped:
+            return False
+        size, moves = in_lines(n, p, q, moves)
+    r_moves = moves[2] if residual is not None else Moves(0, 0, 0)
+    of = Filter(rows, cols, filters.group_depth)
+    return split_conv(
+        b, layer, x, origin, moves[0], xl, y, moves[1], residual, r_moves, size, of, channels, clipped
+    )
 
 
 def _how(window: Window, filters: Filters) -> dict[str, Any]:

@@ -3,10 +3,12 @@
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
+from bslite.plan.core.windows import NONE as ONE
 from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
+from bslite.plan.cpu.split import Filter, Moves, in_lines, split_conv
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
 
@@ -23,6 +25,15 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     if out is None:  # a slice of a concat whose rows are not one run
         out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
     m = rows.shape[0]
+    moves = [Moves(0, 0, view.strides[0]) for view in (rows, out)]
+    size, (x_moves, y_moves) = in_lines(1, 1, m, moves)
+    of = Filter(ONE, ONE, c)
+    if split_conv(
+        b, layer, rows, rows.start, x_moves, 0, out, y_moves, None, Moves(0, 0, 0), size, of, k, False
+    ):
+        if out.buffer != y.buffer:
+            b.copy(b.reshaped(out, y.shape), y)
+        return
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k)

@@ -1,0 +1,104 @@
+"""The record of convolutions and products on a unit that multiplies tiles of bfloat16. Strides are in bytes.
+
+A float32 is exactly the sum of three bfloat16 numbers, its *parts*: the leading 8 bits of its significand,
+the next 8 and the last 8. The unit multiplies a tile of 16 rows of 32 terms by one of 32 terms for 16 columns
+and adds to 16 x 16 float32 sums. How many products of parts are summed is the step's arithmetic.
+"""
+
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
+from bslite.kernels.contracts.record import Operand, StepRecord, Variant
+
+ROWS = COLS = 16  # of a tile of sums
+TERMS = 32  # that one product of tiles sums
+TILE = 1024  # bytes of any tile
+LINE = 64  # bytes of a row of a tile: one part of 32 terms
+#: Products of parts -> parts that a number is split into.
+PARTS = {6: 3, 3: 2, 1: 1}
+ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
+#: Bytes of scratch memory before an item's pixels: tiles of a unit that is emulated, the sums of a block,
+#: those of a chunk, settings of the unit.
+UNIT, SUMS, CHUNK, CONFIG = 0, 8 * TILE, 8 * TILE + 2 * ROWS * ROW, 8 * TILE + 4 * ROWS * ROW
+HEAD = CONFIG + 64
+
+
+class TileSweep(Variant):
+    """The microkernel of two by two tiles of sums that takes so many ``products`` of parts."""
+
+    products: int
+
+
+class SplitConv(StepRecord, kernel="split_conv"):
+    """A convolution, or a product of rows, whose operands are split into parts of bfloat16.
+
+    Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
+    ``blocks_outer``. An item first splits the pixels that its band reads into scratch memory: phase by phase
+    (``row_phases`` x ``col_phases``, the strides of the windows), so that windows of neighbouring outputs are
+    neighbours, ``pitch`` pixels from line to line. There the outputs of all lines are one line, in which
+    ``pitch - pixels`` at the end of each are not used. A pixel is ``blocks_of_terms`` times so many parts of
+    32 channels, and begins ``pixel`` bytes after the one before; a phase begins ``plane`` bytes after the
+    phase before.
+
+    ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
+    of them are summed at a time. Row r of the window of line l is row ``start + l * row_step + r`` of the
+    image, which has ``rows``; others are zeros. The last line lacks ``short`` pixels. A panel has the weights
+    of 32 channels. ``flag`` is raised by numbers whose parts are not exact: NaN, infinities, magnitudes below
+    2**-100.
+    """
+
+    x: Operand
+    y: Operand
+    residual: Operand
+    weights: Operand
+    bias: Operand
+    offsets: Operand
+    flag: Operand
+    has_residual: int
+    x_image: int
+    x_line: int
+    x_row: int
+    x_col: int
+    y_image: int
+    y_line: int
+    y_col: int
+    residual_image: int
+    residual_line: int
+    residual_col: int
+    images: int
+    lines: int
+    pixels: int
+    short: int
+    band_lines: int
+    bands: int
+    block_panels: int
+    blocks: int
+    blocks_outer: int
+    panels: int
+    depth: int
+    blocks_of_terms: int
+    parts: int
+    steps: int
+    chunk: int
+    start: int
+    row_step: int
+    rows: int
+    filter_rows: int  # rows from the first to the last of a window
+    cols: int  # pixels that the windows of a line reach over
+    row_phases: int
+    col_phases: int
+    pitch: int
+    pixel: int
+    plane: int
+    channels: int
+    sweep: TileSweep
+    end: Epilogue
+
+    @property
+    def tile(self) -> str:
+        """The tile of sums as ``rows x columns``."""
+        return f"{2 * ROWS}x{2 * COLS}"
+
+    @property
+    def arithmetic(self) -> str:
+        """The products of parts, in words."""
+        products = self.sweep.products
+        return f"{products} product{'s' * (products > 1)} of bfloat16 for each of float32"

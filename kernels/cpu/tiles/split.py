@@ -1,0 +1,71 @@
+"""Float32 numbers as parts of bfloat16, exactly: the leading 8 bits of the significand, the next 8, the last
+8.
+
+Each part is what remains of the one before, cut off, not rounded; the differences are exact. NaN, infinities
+and numbers so small that a part is below the normal range, which the unit flushes to zero, are noticed.
+"""
+
+from llvmlite import ir
+from numba import types
+from numba.extending import register_jitable
+
+from bslite.kernels.contracts.cpu.tiles import LINE, TERMS
+from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
+from bslite.kernels.cpu.vector.memory import load_some
+from bslite.kernels.cpu.vector.simd import LANES, VEC, i64, pointer, primitive, vec_t
+
+HALVES = ir.VectorType(ir.IntType(16), LANES)
+LEAST = (127 - 100) << 23  # the bits of 2**-100: parts of smaller numbers may be below the normal range
+INFINITE = 0x7F800000
+
+
+@primitive(vec_t, i64, vec_t, i64)
+def store_parts(builder, address, x, parts):
+    """Writes the first ``parts`` (1, 2 or 3) parts of ``x``, each to its own line of 64 bytes. Returns bits
+    that are set in lanes whose parts are not exact.
+    """
+    rest = x
+    for part in range(3):
+        with builder.if_then(builder.icmp_signed(">", parts, ir.Constant(parts.type, part))):
+            bits = ints_of(builder, rest)
+            half = builder.trunc(builder.lshr(bits, all_ints(16)), HALVES)
+            place = builder.add(address, ir.Constant(address.type, LINE * part))
+            builder.store(half, pointer(builder, place, HALVES), align=2)
+        high = builder.bitcast(builder.and_(ints_of(builder, rest), all_ints(0xFFFF0000)), VEC)
+        rest = builder.fsub(rest, high)
+    size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
+    usual = builder.icmp_unsigned("<", builder.sub(size, all_ints(LEAST)), all_ints(INFINITE - LEAST))
+    fine = builder.or_(usual, builder.icmp_signed("==", size, all_ints(0)))
+    return builder.bitcast(builder.sext(builder.not_(fine), INTS), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t)
+def either(builder, a, b):
+    """The bits that are set in ``a`` or in ``b``."""
+    return builder.bitcast(builder.or_(ints_of(builder, a), ints_of(builder, b)), VEC)
+
+
+@primitive(types.boolean, vec_t)
+def any_bit(builder, x):
+    """Whether a bit is set in any lane."""
+    whole = ir.IntType(32 * LANES)
+    return builder.icmp_unsigned("!=", builder.bitcast(x, whole), ir.Constant(whole, 0))
+
+
+@register_jitable
+def split_pixels(x, x_col, count, depth, blocks, parts, to, pixel, seen):
+    """Splits ``count`` pixels of ``depth`` channels, ``x_col`` bytes apart, to ``to``, ``pixel`` bytes apart:
+    ``blocks`` times a line of 32 channels for each part, zeros beyond ``depth``. Returns ``seen`` with the
+    bits of lanes that are not exact.
+    """
+    for _ in range(count):
+        channel, line = 0, to
+        for _ in range(blocks):
+            for lane in range(0, TERMS, LANES):
+                value = load_some(x + 4 * channel, depth - channel)
+                seen = either(seen, store_parts(line + 2 * lane, value, parts))
+                channel += LANES
+            line += LINE * parts
+        x += x_col
+        to += pixel
+    return seen

@@ -1,0 +1,92 @@
+"""The microkernel on tiles: two by two tiles of sums, one chunk of the sum, all products of parts.
+
+``SUMS[32 rows, 32 columns] = sum_k sum_(p, q) A_p,k[32, 32 terms] @ B_q,k[32 terms, 32]`` for the pairs of
+parts (p, q) that the arithmetic takes. The batch-reduce GEMM of arXiv 1906.06440 on parts of bfloat16: block
+k of A begins at ``a + offsets[k]``, its parts one after the other; B is read front to back.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+from numba import types
+
+from bslite.kernels.contracts.cpu.tiles import COLS, LINE, PARTS, ROW, ROWS, TILE, TileSweep
+from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
+from bslite.kernels.cpu.tiles import unit
+from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.ir import const, loop, one_of
+from bslite.kernels.cpu.vector.simd import I64
+
+#: Products -> pairs of a part of A and one of B, 0 the leading one. Neighbours share a part, so that six
+#: products take 14 loads of tiles. What is left out of the nine is below a float32's last place.
+PAIRS = {6: ((2, 0), (0, 0), (0, 2), (0, 1), (1, 1), (1, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
+OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
+
+call_tile_sweep = caller(8)
+
+
+class Operands(NamedTuple):
+    """Addresses, byte strides and counts of one block."""
+
+    unit: Any
+    a: Any
+    a_row: Any
+    offsets: Any
+    steps: Any
+    b: Any
+    sums: Any  # 32 rows of 32 float32, written
+
+
+def emit_block(builder: Any, rows: int, cols: int, products: int, op: Operands) -> None:
+    """Emits ``rows`` by ``cols`` (1 or 2 each) tiles of sums over ``steps`` blocks of 32 terms."""
+    tiles = [(i, j) for i in range(rows) for j in range(cols)]
+    for i, j in tiles:
+        unit.zero_ir(builder, op.unit, 2 * i + j)
+    below = builder.mul(op.a_row, const(ROWS))
+    b_step = const(PARTS[products] * 2 * TILE)
+
+    def step(k: Any, carried: list[Any]) -> list[Any]:
+        (b,) = carried
+        cell = builder.add(op.offsets, builder.shl(k, const(3)))
+        a = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
+        last_p = last_q = None
+        for p, q in PAIRS[products]:
+            if p != last_p:
+                part = builder.add(a, const(LINE * p))
+                for i in range(rows):
+                    place = builder.add(part, below) if i else part
+                    unit.load_ir(builder, op.unit, OF_A + i, place, op.a_row)
+            if q != last_q:
+                for j in range(cols):
+                    place = builder.add(b, const(TILE * (2 * q + j)))
+                    unit.load_ir(builder, op.unit, OF_B + j, place, const(LINE))
+            last_p, last_q = p, q
+            for i, j in tiles:
+                unit.product_ir(builder, op.unit, 2 * i + j, OF_A + i, OF_B + j)
+        return [builder.add(b, b_step)]
+
+    loop(builder, op.steps, [op.b], step)
+    for i, j in tiles:
+        place = builder.add(op.sums, const(ROWS * ROW * i + COLS * 4 * j))
+        unit.store_ir(builder, op.unit, 2 * i + j, place, const(ROW))
+
+
+@makes(TileSweep)
+@functools.cache
+def tile_sweep(products: int) -> Kernel:
+    """A kernel of one block; ``which`` is 0 to 3: a second tile of columns counts 1, one of rows 2."""
+
+    def emit(builder: Any, which: Any, *args: Any) -> None:
+        op = Operands(*args)
+        sizes = {2 * (rows - 1) + cols - 1: (rows, cols) for rows in (1, 2) for cols in (1, 2)}
+        one_of(
+            builder, which,
+            {n: functools.partial(emit_block, builder, *size, products, op) for n, size in sizes.items()},
+        )  # fmt: skip
+
+    block = simd.primitive(types.void, *[types.int64] * 8)(emit)
+
+    def sweep(which, unit, a, a_row, offsets, steps, b, sums):
+        block(which, unit, a, a_row, offsets, steps, b, sums)
+
+    return Kernel(sweep, f"tile_sweep_{products}", 8)

@@ -1,0 +1,186 @@
+"""Products of bfloat16 tiles in the place of float32's: as exact, the same bits however they are cut."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import all_cases, assert_three_way, rel_l2, single_op_spec
+from support.graphs import Graph, one_op
+from support.kernel_checks import MANY
+from support.noise import noise
+from support.tiles import split_layers, tiles
+from support.torch_oracle import torch_output
+
+import bslite
+from bslite import reference
+from bslite.engines.cpu.constants import has_parts, split
+from bslite.engines.cpu.engine import prepare
+from bslite.ops import Case, Op
+from bslite.spec import ModelSpec
+
+pytestmark = pytest.mark.usefixtures("tiles")
+__all__ = ["tiles"]
+FACTOR = 1.5  # of torch's error
+
+
+def ran(spec: ModelSpec, *inputs: Any, split: bool = True) -> Any:
+    """The output: the same bits on one thread and in many items, layer by layer, and where others compute it
+    with float32 multiply-adds, other ones.
+    """
+    whole = bslite.run(spec, list(inputs), threads=1)
+    for how in ({"threads": 2}, {"threads": MANY}, {"threads": MANY, "layerwise": True}):
+        np.testing.assert_array_equal(bslite.run(spec, list(inputs), **how), whole, strict=True)
+    assert bool(split_layers(prepare(spec, list(inputs), 1, False).plan)) is split
+    return whole
+
+
+def check(spec: ModelSpec, *inputs: Any, split: bool = True) -> None:
+    exact, peer = (reference.run(spec, list(inputs), kind)[0] for kind in (np.float64, np.float32))
+    assert_three_way(ran(spec, *inputs, split=split), peer, exact, FACTOR, least=1e-7)
+
+
+def test_parts_add_up_to_the_number() -> None:
+    x = np.random.default_rng(0).integers(0, 2**32, 100_000, np.uint32).view(np.float32)
+    x = x[has_parts_each(x)]
+    parts = [(p.astype(np.uint32) << 16).view(np.float32) for p in split(x)]
+    np.testing.assert_array_equal((parts[2] + parts[1]) + parts[0], x)
+    with np.errstate(all="ignore"):
+        for part, before in zip(parts[1:], parts, strict=False):
+            assert (np.abs(part) <= np.abs(before) * 2.0**-7).all()
+
+
+def has_parts_each(x: Any) -> Any:
+    return np.array([has_parts(v) for v in x.reshape(-1, 1)])
+
+
+def test_a_product_with_ones_returns_the_number() -> None:
+    """Every bit of the numbers arrives: their three parts do."""
+    x = noise(40, 64) * np.float32(10.0) ** np.random.default_rng(1).integers(-25, 25, (40, 64)).astype("f4")
+    made = ran(one_op("linear", x, weight=np.eye(64, dtype=np.float32)), x)
+    np.testing.assert_array_equal(made, x)
+
+
+@pytest.mark.parametrize(("op", "case"), all_cases(names=["conv1d", "conv2d", "conv3d", "linear"]))
+def test_cases_of_ops(op: Op, case: Case) -> None:
+    spec, inputs = single_op_spec(op, case)
+    exact = reference.run(spec, inputs, np.float64)[0]
+    node = spec.nodes[0]
+    peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
+    assert_three_way(bslite.run(spec, inputs, threads=1), peer, exact)
+
+
+CONVS = {  # images, channels in and out, size, filter, and attributes
+    "3x3": (1, 64, 64, (14, 14), (3, 3), {"padding": 1}),
+    "few of all": (1, 3, 5, (9, 9), (3, 3), {"padding": 1}),
+    "odd channels": (2, 33, 70, (7, 9), (3, 3), {"padding": 1}),
+    "stride 2": (1, 40, 48, (15, 14), (3, 3), {"padding": 1, "stride": 2}),
+    "strides": (1, 33, 17, (23, 20), (5, 3), {"padding": (2, 1, 2, 1), "stride": (3, 2)}),
+    "uneven padding": (1, 32, 32, (10, 11), (3, 4), {"padding": (0, 1, 2, 3)}),
+    "dilated": (1, 34, 32, (17, 15), (3, 3), {"padding": 3, "dilation": (3, 2)}),
+    "dilated and strided": (1, 34, 32, (17, 19), (3, 3), {"padding": 2, "dilation": 2, "stride": 2}),
+    "stride above the filter": (1, 32, 32, (20, 21), (2, 2), {"stride": (3, 4)}),
+    "1x1": (3, 96, 80, (7, 7), (1, 1), {}),
+    "1x1, stride 2": (3, 96, 64, (7, 9), (1, 1), {"stride": 2}),
+    "1x1 with padding": (1, 32, 32, (5, 5), (1, 1), {"padding": 1}),
+    "many terms": (1, 1100, 40, (5, 5), (1, 1), {}),
+    "many terms and taps": (1, 260, 33, (6, 6), (3, 3), {"padding": 1}),
+    "a line": (1, 64, 64, (1, 50), (1, 3), {"padding": (0, 1, 0, 1)}),
+    "a column": (1, 64, 64, (50, 1), (3, 1), {"padding": (1, 0, 1, 0)}),
+    "beyond the image": (1, 32, 32, (2, 2), (5, 5), {"padding": 4}),
+    "pixels that meet in L1": (1, 2048, 32, (4, 4), (1, 1), {}),
+}
+
+
+@pytest.mark.parametrize("after", ["", "relu", "silu", "residual"])
+@pytest.mark.parametrize("name", CONVS)
+def test_convolutions(name: str, after: str) -> None:
+    n, c, k, size, filter_size, attributes = CONVS[name]
+    g = Graph()
+    x = g.input("x", ("N", c, *size), (n, c, *size))
+    weight = noise(k, c, *filter_size) / np.float32(np.sqrt(c * np.prod(filter_size)))
+    y = g("conv2d", "conv", x, weight=weight, bias=noise(k), **attributes)
+    inputs = [noise(n, c, *size, seed=3)]
+    if after == "residual":
+        shape = g.build(y).infer_shapes([inputs[0].shape])[y]
+        other = g.input("r", ("N", *shape[1:]), shape)
+        y = g("relu", "act", g("add", "sum", y, other))
+        inputs.append(noise(*shape, seed=4))
+    elif after:
+        y = g(after, "act", y)
+    check(g.build(y), *inputs, split=name != "1x1 with padding")
+
+
+@pytest.mark.parametrize("rows", [1, 15, 32, 33, 100])
+@pytest.mark.parametrize(("terms", "outputs"), [(32, 32), (31, 33), (700, 16), (1500, 70)])
+def test_products_of_rows(rows: int, terms: int, outputs: int) -> None:
+    x = noise(rows, terms)
+    check(one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs)), x)
+
+
+def test_an_image_has_the_bits_that_it_has_alone() -> None:
+    g = Graph()
+    x = g.input("x", ("N", 48, 9, 9), (2, 48, 9, 9))
+    y = g("conv2d", "a", x, weight=noise(40, 48, 1, 1))
+    y = g("conv2d", "b", g("relu", "act", y), weight=noise(33, 40, 3, 3), padding=1)
+    spec = g.build(y)
+    batch = noise(5, 48, 9, 9)
+    together = ran(spec, batch)
+    for image, made in zip(batch, together, strict=True):
+        np.testing.assert_array_equal(bslite.run(spec, image[None])[0], made)
+
+
+@pytest.mark.parametrize("planted", [np.inf, -np.inf, np.nan, 1e-38, 1e-33])
+@pytest.mark.parametrize("op", ["conv2d", "linear"])
+def test_numbers_without_exact_parts_are_computed_by_float32(op: str, planted: float) -> None:
+    """Bit by bit what multiply-adds give, from the layer to the end of the model."""
+    shape = (2, 32, 6, 6) if op == "conv2d" else (7, 32)
+    x = noise(*shape)
+    weight = noise(32, 32, *(3, 3)[: 2 * (op == "conv2d")])
+    g = Graph()
+    y = g(op, "layer", g.input("x", ("N", *shape[1:]), shape), weight=weight)
+    spec = g.build(g("relu", "act", y))
+    usual = bslite.run(spec, x)
+    assert usual.tobytes() != bslite.run(spec, x, precision="ieee").tobytes()
+    x.flat[17] = planted
+    assert bslite.run(spec, x).tobytes() == bslite.run(spec, x, precision="ieee").tobytes()
+    x.flat[17] = noise(*shape).flat[17]
+    assert bslite.run(spec, x).tobytes() == usual.tobytes()  # the flag is down again
+
+
+@pytest.mark.parametrize("planted", [np.inf, np.nan, 1e-38])
+def test_weights_without_exact_parts_stay_float32(planted: float) -> None:
+    weight = noise(32, 32)
+    weight[3, 4] = planted
+    x = noise(40, 32)
+    spec = one_op("linear", x, weight=weight)
+    made = ran(spec, x, split=False)
+    assert made.tobytes() == bslite.run(spec, x, precision="ieee").tobytes()
+
+
+def test_magnitudes_of_thirty_decades() -> None:
+    rng = np.random.default_rng(2)
+    x = noise(64, 96) * np.float32(10.0) ** rng.integers(-15, 15, (64, 96)).astype(np.float32)
+    check(one_op("linear", x, weight=noise(64, 96)), x)
+
+
+@pytest.mark.parametrize("planted", [3e38, -3e38])
+def test_products_beyond_float32_are_infinite(planted: float) -> None:
+    x, weight = noise(40, 64), noise(64, 64, seed=1)
+    x[3, 4] = planted
+    made = ran(one_op("linear", x, weight=weight), x)
+    with np.errstate(over="ignore"):
+        peer = x @ weight.T
+    certain = np.isinf(peer) | (np.abs(peer) < 3e38)
+    np.testing.assert_array_equal(np.isposinf(made[certain]), np.isposinf(peer[certain]))
+    np.testing.assert_array_equal(np.isneginf(made[certain]), np.isneginf(peer[certain]))
+    assert not np.isnan(made).any()
+
+
+def test_fewer_products_are_less_exact() -> None:
+    x = noise(64, 256)
+    spec = one_op("linear", x, weight=noise(64, 256, seed=1))
+    exact = reference.run(spec, [x], np.float64)[0]
+    errors = {p: rel_l2(bslite.run(spec, x, precision=p.value), exact) for p in bslite.Precision}
+    assert errors[bslite.Precision.FLOAT32] < 3e-7
+    assert 3e-6 < errors[bslite.Precision.BFLOAT16_3X] < 1e-4
+    assert 1e-3 < errors[bslite.Precision.BFLOAT16] < 2e-2

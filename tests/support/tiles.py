@@ -1,0 +1,31 @@
+"""A machine with a unit for tiles of bfloat16: this one, the unit emulated where it has none."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from bslite.engines.cpu import engine
+from bslite.machine import Machine
+from bslite.plan import Plan
+from bslite.plan.cpu import split
+
+CYCLES = 16.0  # of a product of tiles, as AMX takes
+
+
+@pytest.fixture
+def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models made in the test are planned for such a machine; what can be is computed by tiles."""
+    described = engine.detect
+
+    def detect(threads: int) -> Machine:
+        return dataclasses.replace(described(threads), tile_cycles=CYCLES)
+
+    monkeypatch.setattr(engine, "detect", detect)
+    monkeypatch.setattr(split, "is_faster", lambda *sizes: True)
+
+
+def split_layers(plan: Plan[Any]) -> set[str]:
+    """The layers of a plan, stacks included, that are computed by products of tiles."""
+    found = {name for s in plan.steps if s.record.kernel == "split_conv" for name in s.layers}
+    return found.union(*(split_layers(inner) for step in plan.steps for inner in step.plans))
