@@ -102,9 +102,9 @@ class Rows:
             made = together(self.model, rows)
         except SpecError as e:
             raise SpecError(f"model {self.model.name!r}: {e}") from None
-        if (name := mixed(made, apart)) is not None:
+        if (other := mixed(made, apart)) is not None:
             raise SpecError(
-                f"model {self.model.name!r} mixes rows: output {name!r} of a row depends on the rows "
+                f"model {self.model.name!r} mixes rows: output {other!r} of a row depends on the rows "
                 "beside it"
             )
 

@@ -12,10 +12,10 @@ from support.tiles import split_layers, tiles
 from support.torch_oracle import torch_output
 
 import bslite
-from bslite import reference
+from bslite import ops, reference
 from bslite.engines.cpu.constants import has_parts, split
 from bslite.engines.cpu.engine import prepare
-from bslite.ops import Case, Op
+from bslite.ops import Case, Kind, Op
 from bslite.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("tiles")
@@ -60,13 +60,20 @@ def test_a_product_with_ones_returns_the_number() -> None:
     np.testing.assert_array_equal(made, x)
 
 
-@pytest.mark.parametrize(("op", "case"), all_cases(names=["conv1d", "conv2d", "conv3d", "linear"]))
+MULTIPLY = [n for n, op in ops.REGISTRY.items() if op.kind is Kind.CONTRACTION]
+
+
+@pytest.mark.parametrize(("op", "case"), all_cases(names=MULTIPLY))
 def test_cases_of_ops(op: Op, case: Case) -> None:
+    """As in `test_engine_ops`: every op that multiplies, whether it is computed by tiles or not."""
     spec, inputs = single_op_spec(op, case)
     exact = reference.run(spec, inputs, np.float64)[0]
     node = spec.nodes[0]
     peer = torch_output(op, inputs, spec.node_params(node), node.attrs, np.float32)
-    assert_three_way(bslite.run(spec, inputs, threads=1), peer, exact)
+    got = bslite.run(spec, inputs, threads=1)
+    assert_three_way(got, peer, exact)
+    for how in ({"threads": 2}, {"threads": MANY}, {"layerwise": True}):
+        assert bslite.run(spec, inputs, **how).tobytes() == got.tobytes(), how
 
 
 CONVS = {  # images, channels in and out, size, filter, and attributes
@@ -108,6 +115,42 @@ def test_convolutions(name: str, after: str) -> None:
     elif after:
         y = g(after, "act", y)
     check(g.build(y), *inputs, split=name != "1x1 with padding")
+
+
+def of(op: str, *inputs: Any, **given: Any) -> tuple[ModelSpec, list[Any]]:
+    """A layer, and inputs for it, which have those sizes."""
+    arrays = [noise(*shape, seed=n) for n, shape in enumerate(inputs)]
+    return one_op(op, *arrays, **given), arrays
+
+
+OTHERS = {
+    "groups": lambda: of("conv2d", (2, 80, 9, 7), weight=noise(96, 40, 3, 3), groups=2, padding=1),
+    "narrow groups": lambda: of("conv2d", (1, 36, 9, 7), weight=noise(24, 9, 3, 3), groups=4),
+    "signals": lambda: of("conv1d", (2, 40, 50), weight=noise(33, 40, 5), stride=2, padding=2),
+    "volumes": lambda: of("conv3d", (2, 33, 5, 6, 7), weight=noise(34, 33, 3, 3, 3), padding=1),
+    "deep strides": lambda: of(
+        "conv3d", (1, 32, 9, 8, 7), weight=noise(32, 32, 3, 2, 1), stride=(2, 1, 2), dilation=(2, 1, 1),
+        padding=(2, 1, 0, 1, 0, 0),
+    ),
+    "one pixel of volumes": lambda: of("conv3d", (2, 48, 3, 4, 5), weight=noise(40, 48, 1, 1, 1)),
+    "planes": lambda: of("conv3d", (1, 32, 7, 4, 5), weight=noise(9, 32, 3, 1, 1), padding=(1, 0, 0) * 2),
+    "transposed": lambda: of("conv_transpose2d", (2, 40, 6, 7), weight=noise(40, 33, 3, 3), stride=2),
+    "transposed groups": lambda: of(
+        "conv_transpose2d", (1, 64, 6, 5), weight=noise(64, 32, 4, 4), stride=2, groups=2
+    ),
+    "given filters": lambda: of("conv2d_given", (2, 40, 9, 7), (48, 40, 3, 3), padding=1),
+    "given filters of groups": lambda: of("conv2d_given", (1, 80, 9, 7), (70, 40, 3, 3), groups=2, stride=2),
+    "given weights": lambda: of("linear_given", (50, 70), (40, 70)),
+    "matrices": lambda: of("matmul", (3, 2, 45, 70), (3, 2, 70, 40)),
+    "one matrix for all": lambda: of("matmul", (3, 45, 70), (70, 40)),
+    "a matrix for some": lambda: of("matmul", (3, 2, 33, 40), (3, 1, 40, 65)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_layers_that_multiply(name: str) -> None:
+    spec, inputs = OTHERS[name]()
+    check(spec, *inputs)
 
 
 @pytest.mark.parametrize("rows", [1, 15, 32, 33, 100])

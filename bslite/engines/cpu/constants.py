@@ -99,16 +99,16 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
 
 
 @recipe("split_panels")
-def _split_panels(params: Sequence[Array], parts: int) -> Array:
-    """``[K, C, ...]`` as tiles of bfloat16 ``[K/32][taps][C/32][parts][2][16 pairs][16 columns][2]``, zeros
-    beyond K and C; see `contracts.cpu.tiles`.
+def _split_panels(params: Sequence[Array], parts: int, groups: int) -> Array:
+    """``[K, C/groups, ...]`` as tiles of bfloat16 ``[groups][K/32][taps][C/32][parts][2][16 pairs][16
+    columns][2]``, zeros beyond the channels of a group; see `contracts.cpu.tiles`.
     """
     w = params[0]
-    k, c = w.shape[:2]
-    w = np.pad(w.reshape(k, c, -1), ((0, -k % (2 * COLS)), (0, -c % TERMS), (0, 0)))
+    mine, c = w.shape[0] // groups, w.shape[1]
+    w = np.pad(w.reshape(groups, mine, c, -1), ((0, 0), (0, -mine % (2 * COLS)), (0, -c % TERMS), (0, 0)))
     made = np.stack(list(itertools.islice(split(w), parts)))
-    tiles = made.reshape(parts, -1, 2, COLS, made.shape[2] // TERMS, TERMS // 2, 2, w.shape[2])
-    return tiles.transpose(1, 7, 4, 0, 2, 5, 3, 6)
+    tiles = made.reshape(parts, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // 2, 2, w.shape[3])
+    return tiles.transpose(1, 2, 8, 5, 0, 3, 6, 4, 7)
 
 
 def split(x: Array) -> Iterator[Array]:
@@ -274,6 +274,7 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
 
 recipe("transposed_panels")(_of_phase(_panels))
 recipe("transposed_depthwise")(_of_phase(_depthwise))
+recipe("transposed_split_panels")(_of_phase(_split_panels))
 
 
 @recipe("phase_panels")

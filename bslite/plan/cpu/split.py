@@ -1,12 +1,13 @@
-"""Convolutions and products whose operands are split into parts of bfloat16, where a unit for tiles is
-faster.
+"""Convolutions and products whose operands are split into parts of bfloat16, where that is faster.
 
 The sum runs over blocks of 32 channels of each tap, in parts of at most 1,024 terms: a pure function of the
 filter's size, as all sums are, so bits do not depend on how a layer is cut.
 """
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from itertools import product
+from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.tiles import (
     COLS,
@@ -23,172 +24,236 @@ from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
-from bslite.plan.core.windows import Axis
+from bslite.plan.core.windows import NONE, Window
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
-from bslite.plan.cpu.stacks import weights_stay_in_l3
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import choose_items, line_tiling
 
 SPLIT = 0.7  # cycles to split a number
 STORED = 1.0  # cycles of a register of results behind its sums
-HIDDEN = 0.7  # of the lesser of arithmetic and reading of weights, the part that the other one hides
-ALL = 1 << 40  # rows of an image whose windows are all inside
+ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
+PANEL = 2 * COLS  # columns of a panel
+CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
+PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
 
 class Pixels(NamedTuple):
-    """Outputs as ``lines`` of each of ``images``; the last line lacks ``short`` pixels."""
+    """Outputs as ``lines`` of each of ``planes`` of each of ``images``; the last line lacks ``short``."""
 
     images: int
+    planes: int
     lines: int
     pixels: int
     short: int = 0
 
     @property
-    def count(self) -> int:
-        """The outputs of all images."""
-        return self.images * (self.lines * self.pixels - self.short)
+    def made(self) -> int:
+        """The outputs."""
+        return self.images * self.planes * (self.lines * self.pixels - self.short)
 
 
-class Moves(NamedTuple):
-    """Elements from image to image, line to line, and pixel to pixel."""
+class Places(NamedTuple):
+    """Where pixels lie: the first one of ``view``, and elements from image to image, plane to plane, line to
+    line and pixel to pixel.
+    """
 
+    view: View
+    start: Operand
     image: int
+    plane: int
     line: int
     col: int
 
 
-def in_lines(images: int, lines: int, pixels: int, moves: list[Moves]) -> tuple[Pixels, list[Moves]]:
-    """Outputs that each read one pixel: where they are evenly spaced, lines of as many as a tile takes."""
-    if lines > 1 and all(m.line == pixels * m.col for m in moves):
-        pixels, lines = lines * pixels, 1
-    if lines == 1 and images > 1 and all(m.image == pixels * m.col for m in moves):
-        pixels, images = images * pixels, 1
-    if lines > 1:
-        return Pixels(images, lines, pixels), moves
-    length = 2 * ROWS
-    size = Pixels(images, -(-pixels // length), length, -pixels % length)
-    return size, [m._replace(line=length * m.col) for m in moves]
+class Near(NamedTuple):
+    """Elements between neighbours within a window: from plane to plane, row to row, pixel to pixel."""
+
+    plane: int
+    row: int
+    col: int
 
 
-class Filter(NamedTuple):
-    """The taps of a filter along rows and columns of an image of ``depth`` channels."""
+class Sum(NamedTuple):
+    """What an output sums: a window of ``depth`` channels, in each of ``groups``."""
 
-    rows: Axis
-    cols: Axis
+    window: Window
     depth: int
+    groups: int = 1
 
     @property
     def blocks(self) -> int:
-        """Blocks of 32 channels of a pixel."""
+        """Blocks of 32 channels of a pixel of a group."""
         return -(-self.depth // TERMS)
 
     @property
     def steps(self) -> int:
         """Blocks of terms of the whole sum."""
-        return self.rows.taps * self.cols.taps * self.blocks
+        return self.window.taps * self.blocks
 
     @property
-    def terms(self) -> int:
-        """Terms of the sum, without padding."""
-        return self.rows.taps * self.cols.taps * self.depth
+    def phases(self) -> tuple[int, int]:
+        """The strides that pixels are sorted by; a window of one pixel sees no others."""
+        rows, cols = self.window.rows, self.window.cols
+        return (1, 1) if rows.taps == cols.taps == 1 else (rows.stride, cols.stride)
 
 
-def products_of(b: CpuBuilder, layer: Layer) -> int:
-    """The products of parts that this layer may be computed by; 0 if by float32 multiply-adds only."""
-    key = layer.node.params.get("weight")
-    if not b.machine.tile_cycles or key is None or key in b.tuning.inexact:
-        return 0
-    return int(b.tuning.precision.products)
+#: Where packed weights begin, elements from image to image, and views to read.
+Packed = tuple[Operand, int, list[View]]
+
+
+class Weights(NamedTuple):
+    """What packs weights, given the number of parts. Of a parameter: its ``key``, and what packs it whole, as
+    panels of float32.
+    """
+
+    packed: Callable[[int], Packed]
+    key: str | None = None
+    whole: Callable[[], Operand] | None = None
+
+
+def in_lines(size: Pixels, places: list[Places], apart: bool = False) -> tuple[Pixels, list[Places]]:
+    """Outputs that each read one pixel: where they are evenly spaced, lines of as many as a tile takes.
+    ``apart``: of each image by itself.
+    """
+    images, planes, lines, pixels, _ = size
+    if lines > 1 and all(m.line == pixels * m.col for m in places):
+        pixels, lines = lines * pixels, 1
+    if lines == 1 and planes > 1 and all(m.plane == pixels * m.col for m in places):
+        pixels, planes = planes * pixels, 1
+    if lines == planes == 1 and images > 1 and not apart and all(m.image == pixels * m.col for m in places):
+        pixels, images = images * pixels, 1
+    if lines > 1:
+        return size, places
+    length = 2 * ROWS
+    cut = Pixels(images, planes, -(-pixels // length), length, -pixels % length)
+    return cut, [m._replace(line=length * m.col) for m in places]
+
+
+def stored(
+    b: CpuBuilder, key: str, groups: int, channels: int, recipe: str = "", **how: Any
+) -> Weights:  # fmt: skip
+    """The weights that are the parameter ``key``, of ``channels`` for each of the ``groups``; ``recipe``:
+    what the names of its recipes begin with.
+    """
+
+    def packed(parts: int) -> Packed:
+        return Operand(b.const(recipe + "split_panels", key, parts=parts, groups=groups, **how), 0), 0, []
+
+    def whole() -> Operand:
+        lanes = b.machine.lanes
+        width = min(PANEL // lanes, -(-channels // lanes))
+        return Operand(b.const(recipe + "panels", key, lanes=lanes, width=width, groups=groups, **how), 0)
+
+    return Weights(packed, key, whole)
 
 
 def split_conv(
-    b: CpuBuilder, layer: Layer, x: View, origin: Operand, x_moves: Moves, row: int, y: View, y_moves: Moves,
-    residual: View | None, r_moves: Moves, size: Pixels, of: Filter, channels: int, clipped: bool,
+    b: CpuBuilder, layer: Layer, size: Pixels, of: Sum, x: Places, near: Near, y: Places,
+    residual: Places | None, channels: int, clipped: bool, weights: Weights, image: tuple[int, int] | None,
+    bias: View | Operand | None = None,
 ) -> bool:  # fmt: skip
     """Append the step of one convolution and return True, if it takes less time than with multiply-adds.
 
-    ``x_moves``: between the windows of neighbouring outputs; ``row``: elements between rows of the image.
+    ``x`` has the places of windows. ``clipped``: some leave the image; their rows, or the planes of a volume,
+    that lie outside are zeros. ``image``: the outputs of a whole image, and of its lines, by which it is
+    decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
+    nothing of the sizes may decide. ``bias``: in registers, in place of the layer's.
     """
-    products = products_of(b, layer)
-    if not products or not is_faster(
-        b.machine, size, of, channels, products, weights_stay_in_l3(b.spec, b.machine)
-    ):
+    machine, products, mine = b.machine, b.tuning.precision.products, channels // of.groups
+    if not products or not machine.tile_cycles or weights.key in b.tuning.inexact:
         return False
-    machine, parts = b.machine, PARTS[products]
-    one = of.rows.taps == of.cols.taps == 1
-    row_step, col_step = (1, 1) if one else (of.rows.stride, of.cols.stride)
-    row, col = (x_moves.line, x_moves.col) if one else (row, x_moves.col // col_step)
-    filter_rows, filter_cols = (1 + (a.taps - 1) * a.dilation for a in (of.rows, of.cols))
-    cols = (size.pixels - 1) * col_step + filter_cols
-    pitch = -(-cols // col_step)
-    pixel = of.blocks * parts * LINE
+    if not is_faster(machine, image, of, mine, products):
+        return False
+    parts, (row_step, col_step) = PARTS[products], of.phases
+    deep, rows, cols = of.window
+    if rows.taps == cols.taps == 1:  # lines and pixels that are not read do not count
+        near = near._replace(row=x.line, col=x.col)
+    reach_rows, reach_cols = (1 + (a.taps - 1) * a.dilation for a in (rows, cols))
+    wide = (size.pixels - 1) * col_step + reach_cols
+    pitch = -(-wide // col_step)
+    pixel = of.groups * of.blocks * parts * LINE
     pixel += LINE * (pixel % (4 * LINE) == 0)  # rows of a tile must not all meet in a few sets of L1
-    panels = -(-channels // (2 * COLS))
-    read = (size.lines - 1) * row_step + filter_rows
+    panels = -(-mine // PANEL)
+    group_bytes = panels * of.steps * parts * 2 * TILE
+    read = deep.taps * ((size.lines - 1) * row_step + reach_rows)
     items = choose_items(
-        machine, size.images, size.lines, panels, cycles_of(machine, size, of, channels, products),
-        read * cols * pixel, panels * of.steps * parts * 2 * TILE, 4 * size.lines * size.pixels * channels,
+        machine, size.images * size.planes, size.lines, panels * of.groups,
+        cycles_of(machine, size, of, mine, products), read * wide * pixel, group_bytes * of.groups,
+        4 * size.lines * size.pixels * channels,
     )  # fmt: skip
-    band_rows = (items.band_lines - 1) * row_step + filter_rows
-    plane = -(-band_rows // row_step) * pitch * pixel
+    plane = -(-((items.band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
+    slab = row_step * col_step * plane
     places = [
-        (i % row_step * col_step + j % col_step) * plane + (i // row_step * pitch + j // col_step) * pixel
-        for i in range(0, filter_rows, of.rows.dilation)
-        for j in range(0, filter_cols, of.cols.dilation)
+        t * slab
+        + (i % row_step * col_step + j % col_step) * plane
+        + (i // row_step * pitch + j // col_step) * pixel
+        for t, i, j in product(
+            range(deep.taps), range(0, reach_rows, rows.dilation), range(0, reach_cols, cols.dilation)
+        )
     ]
     offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
-    own = layer.node.params.get("bias")
-    keys = [own] if own else []
-    bias = b.const("bias_panels", *keys, channels=channels, lanes=machine.lanes, groups=1)
-    weights = b.const("split_panels", layer.node.params["weight"], parts=parts)
+    # A tile may begin at the last output and take 32.
+    scratch = HEAD + deep.taps * slab + 2 * ROWS * pixel
+    split_at, weights_image, more = 0, 0, list[View]()
+    if weights.whole is not None and size.made <= 2 * ROWS:
+        # They are read once, and take fewer bytes as they are.
+        at_weights, split_at = weights.whole(), scratch
+        scratch += min(CHUNK_STEPS, of.steps) * parts * 2 * TILE
+        group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
+    else:
+        at_weights, weights_image, more = weights.packed(parts)
+    table, at_bias = b.const("offsets", values=offsets), bias
+    if isinstance(bias, View):
+        at_bias, more = bias.start, [*more, bias]
+    elif bias is None:
+        keys = [layer.node.params["bias"]] if "bias" in layer.node.params else []
+        how = {"channels": channels, "lanes": machine.lanes, "groups": of.groups}
+        at_bias = Operand(b.const("bias_panels", *keys, **how), 0)
+    assert isinstance(at_bias, Operand)
+    rest, by_planes = residual or y, of.window.by_planes
     record = SplitConv(
-        origin, y.start, residual.start if residual is not None else y.start, Operand(weights, 0),
-        Operand(bias, 0), Operand(b.const("offsets", values=offsets), 0), inexact_flag(b, layer),
+        x.start, y.start, rest.start, at_weights, at_bias, Operand(table, 0), inexact_flag(b, layer),
         has_residual=int(residual is not None),
-        x_image=4 * x_moves.image, x_line=4 * x_moves.line, x_row=4 * row, x_col=4 * col,
-        y_image=4 * y_moves.image, y_line=4 * y_moves.line, y_col=4 * y_moves.col,
-        residual_image=4 * r_moves.image, residual_line=4 * r_moves.line, residual_col=4 * r_moves.col,
-        images=size.images, lines=size.lines, pixels=size.pixels, short=size.short, **items._asdict(),
-        panels=panels, depth=of.depth, blocks_of_terms=of.blocks, parts=parts, steps=of.steps,
-        chunk=LONGEST // TERMS, start=of.rows.start if clipped else 0, row_step=row_step,
-        rows=of.rows.have if clipped else ALL, filter_rows=filter_rows, cols=cols, row_phases=row_step,
-        col_phases=col_step, pitch=pitch, pixel=pixel, plane=plane, channels=channels,
+        x_image=4 * x.image, x_plane=4 * x.plane, x_line=4 * x.line, x_deep=4 * deep.dilation * near.plane,
+        x_row=4 * near.row, x_col=4 * near.col,
+        y_image=4 * y.image, y_plane=4 * y.plane, y_line=4 * y.line, y_col=4 * y.col,
+        residual_image=4 * rest.image, residual_plane=4 * rest.plane, residual_line=4 * rest.line,
+        residual_col=4 * rest.col, images=size.images * size.planes, planes=size.planes, lines=size.lines,
+        pixels=size.pixels, short=size.short, **items._asdict(), panels=panels * of.groups,
+        group_panels=panels, group_channels=mine, group_weight_bytes=group_bytes,
+        weights_image=4 * weights_image, split_at=split_at, groups=of.groups, depth=of.depth,
+        blocks_of_terms=of.blocks, parts=parts, steps=of.steps,
+        chunk=CHUNK_STEPS, start=rows.start if clipped and not by_planes else 0, row_step=row_step,
+        rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
+        deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
+        deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=slab,
+        row_phases=row_step, col_phases=col_step, pitch=pitch, pixel=pixel, plane=plane,
         sweep=TileSweep(products), end=epilogue(layer.activation),
     )  # fmt: skip
-    reads = [with_halo(x)] + ([residual] if residual is not None else [])
-    # A tile may begin at the last output and take 32.
-    scratch = HEAD + row_step * col_step * plane + 2 * ROWS * pixel
-    step(b, record, size.images * items.bands * items.blocks, reads, [y], scratch=scratch // 4)
+    reads = [with_halo(x.view), *([residual.view] if residual else []), *more]
+    step(b, record, size.images * size.planes * items.bands * items.blocks, reads, [y.view], scratch // 4)
     return True
 
 
 @functools.lru_cache(4096)
-def cycles_of(machine: Machine, size: Pixels, of: Filter, channels: int, products: int) -> float:
-    """Cycles of one core: products of tiles, numbers split, results stored."""
-    rows = -(-size.count // ROWS)
-    multiplied = rows * -(-channels // COLS) * of.steps * products * machine.tile_cycles
-    once = 1 if of.rows.taps == of.cols.taps == 1 else of.rows.stride * of.cols.stride
-    stored = size.count * -(-channels // machine.lanes) * STORED
-    return multiplied + SPLIT * size.count * once * of.blocks * TERMS + stored
+def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int, products: int) -> float:
+    """Cycles of one core: products of tiles, numbers split, results stored. ``channels``: of a group."""
+    rows = -(-size.made // ROWS)
+    tiles = rows * -(-channels // COLS) * of.steps * products * machine.tile_cycles
+    read = size.made * of.phases[0] * of.phases[1] * of.window.depth.taps
+    stored = size.made * -(-channels // machine.lanes) * STORED
+    return of.groups * (tiles + SPLIT * read * of.blocks * TERMS + stored)
 
 
 @functools.lru_cache(4096)
-def is_faster(
-    machine: Machine, size: Pixels, of: Filter, channels: int, products: int, weights_in_l3: bool
-) -> bool:
-    """Whether products of tiles take less time than float32 multiply-adds, weights read from beyond L2
-    included: parts of a number take more bytes than the number.
+def is_faster(machine: Machine, image: tuple[int, int] | None, of: Sum, channels: int, products: int) -> bool:
+    """Whether products of tiles take fewer cycles than float32 multiply-adds, for an image of so many
+    outputs, and lines of so many; None: for one without end. The weights are split for each image.
     """
-    speed = machine.l3_bytes_per_cycle if weights_in_l3 else machine.memory_bytes_per_cycle
-    lines = size.images * size.lines - size.short / size.pixels
-    added = line_tiling(machine, size.pixels, channels).cycles * lines * of.terms
-    multiplied = cycles_of(machine, size, of, channels, products)
-    padded = of.steps * TERMS * -(-channels // (2 * COLS)) * 2 * COLS
-
-    def time(compute: float, weights: float) -> float:
-        both = compute / machine.threads, weights / (machine.threads * speed)
-        return max(both) + (1.0 - HIDDEN) * min(both)
-
-    return time(multiplied, 2 * PARTS[products] * padded) < time(added, 4 * of.terms * channels)
+    outputs, line = image or (1 << 20, 1 << 10)
+    terms = of.window.taps * of.depth
+    added = of.groups * line_tiling(machine, line, channels).cycles * outputs / line * terms
+    multiplied = cycles_of(machine, Pixels(1, 1, 1, outputs), of, channels, products)
+    return multiplied + SPLIT * of.groups * terms * channels < added

@@ -31,18 +31,21 @@ class SplitConv(StepRecord, kernel="split_conv"):
     """A convolution, or a product of rows, whose operands are split into parts of bfloat16.
 
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
-    ``blocks_outer``. An item first splits the pixels that its band reads into scratch memory: phase by phase
-    (``row_phases`` x ``col_phases``, the strides of the windows), so that windows of neighbouring outputs are
-    neighbours, ``pitch`` pixels from line to line. There the outputs of all lines are one line, in which
-    ``pitch - pixels`` at the end of each are not used. A pixel is ``blocks_of_terms`` times so many parts of
-    32 channels, and begins ``pixel`` bytes after the one before; a phase begins ``plane`` bytes after the
-    phase before.
+    ``blocks_outer``. The planes of a volume, ``planes`` each, count as images. An item first splits the
+    pixels that its band reads into scratch memory: phase by phase (``row_phases`` x ``col_phases``, the
+    strides of the windows), so that windows of neighbouring outputs are neighbours, ``pitch`` pixels from
+    line to line. There the outputs of all lines are one line, in which ``pitch - pixels`` at the end of each
+    are not used. A pixel has ``blocks_of_terms`` times so many parts of 32 channels for each of the
+    ``groups``, and begins ``pixel`` bytes after the one before; a phase begins ``plane`` bytes after the
+    phase before, and what the next plane of a window reads ``slab`` bytes on.
 
     ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
     of them are summed at a time. Row r of the window of line l is row ``start + l * row_step + r`` of the
-    image, which has ``rows``; others are zeros. The last line lacks ``short`` pixels. A panel has the weights
-    of 32 channels. ``flag`` is raised by numbers whose parts are not exact: NaN, infinities, magnitudes below
-    2**-100.
+    image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step + t
+    * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel has
+    the weights of 32 channels of a group. Where ``split_at`` is not 0, the weights are float32 panels, as
+    `Conv` reads them, and are split chunk by chunk at that place of scratch memory. ``flag`` is raised by
+    numbers whose parts are not exact: NaN, infinities, magnitudes below 2**-100.
     """
 
     x: Operand
@@ -54,16 +57,21 @@ class SplitConv(StepRecord, kernel="split_conv"):
     flag: Operand
     has_residual: int
     x_image: int
+    x_plane: int
     x_line: int
+    x_deep: int
     x_row: int
     x_col: int
     y_image: int
+    y_plane: int
     y_line: int
     y_col: int
     residual_image: int
+    residual_plane: int
     residual_line: int
     residual_col: int
     images: int
+    planes: int
     lines: int
     pixels: int
     short: int
@@ -73,6 +81,12 @@ class SplitConv(StepRecord, kernel="split_conv"):
     blocks: int
     blocks_outer: int
     panels: int
+    group_panels: int
+    group_channels: int
+    group_weight_bytes: int
+    weights_image: int
+    split_at: int
+    groups: int
     depth: int
     blocks_of_terms: int
     parts: int
@@ -83,12 +97,17 @@ class SplitConv(StepRecord, kernel="split_conv"):
     rows: int
     filter_rows: int  # rows from the first to the last of a window
     cols: int  # pixels that the windows of a line reach over
+    deep_start: int
+    deep_step: int
+    deep_taps: int
+    deep_dilation: int
+    deep_have: int
+    slab: int
     row_phases: int
     col_phases: int
     pitch: int
     pixel: int
     plane: int
-    channels: int
     sweep: TileSweep
     end: Epilogue
 
@@ -102,3 +121,30 @@ class SplitConv(StepRecord, kernel="split_conv"):
         """The products of parts, in words."""
         products = self.sweep.products
         return f"{products} product{'s' * (products > 1)} of bfloat16 for each of float32"
+
+
+class SplitPanels(StepRecord, kernel="split_panels"):
+    """Splits matrices ``[taps, rows, cols]`` into ``parts`` and packs them as `SplitConv` reads them:
+    ``[cols / 32][taps][rows / 32][parts][2 tiles][16 pairs][16 columns][2]``, zeros beyond rows and columns.
+
+    ``places`` are the byte offsets of the taps. Three axes with strides ``x`` lie around a matrix, the inner
+    two of sizes ``n1`` and ``n2``. Items are matrices x ``blocks`` of ``block_panels`` panels.
+    """
+
+    source: Operand
+    target: Operand
+    places: Operand
+    flag: Operand
+    x: tuple[int, int, int]
+    n1: int
+    n2: int
+    x_row: int
+    x_col: int
+    taps: int
+    rows: int
+    cols: int
+    matrix_bytes: int
+    parts: int
+    panels: int
+    block_panels: int
+    blocks: int

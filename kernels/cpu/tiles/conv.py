@@ -13,9 +13,11 @@ from bslite.kernels.contracts.cpu.tiles import (
     COLS,
     CONFIG,
     HEAD,
+    LINE,
     ROW,
     ROWS,
     SUMS,
+    TERMS,
     TILE,
     UNIT,
     SplitConv,
@@ -24,6 +26,7 @@ from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.tiles.pack import split_block
 from bslite.kernels.cpu.tiles.split import any_bit, split_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
@@ -41,29 +44,45 @@ def _zeros(address, size):
 
 
 @register_jitable
-def _split_band(s, x, first_line, lines, band):
+def _split_band(s, x, plane_number, first_line, lines, band):
     """Splits the rows that ``lines`` lines read; those outside the image become zeros."""
     row_phases, col_phases, pitch, pixel, plane = s.row_phases, s.col_phases, s.pitch, s.pixel, s.plane
-    depth, blocks, parts, cols = s.depth, s.blocks_of_terms, s.parts, s.cols
+    groups, depth, blocks, parts, cols = s.groups, s.depth, s.blocks_of_terms, s.parts, s.cols
     x_row, x_col = s.x_row, s.x_col
     above = s.start + first_line * s.row_step
     x += first_line * s.x_line
     seen = splat(f(0.0))
-    for row in range((lines - 1) * s.row_step + s.filter_rows):
-        line = band + row % row_phases * col_phases * plane + row // row_phases * pitch * pixel
-        inside = 0 <= above + row < s.rows
-        for phase in range(col_phases):
-            count = (cols - phase + col_phases - 1) // col_phases
-            if first_line + row == s.lines - 1:
-                count -= s.short  # which only filters of one pixel have
-            to = line + phase * plane
-            if inside:
-                source = x + row * x_row + phase * x_col
-                seen = split_pixels(source, col_phases * x_col, count, depth, blocks, parts, to, pixel, seen)
-            else:
-                _zeros(to, count * pixel)
+    for deep in range(s.deep_taps):
+        number = s.deep_start + plane_number * s.deep_step + deep * s.deep_dilation
+        to_deep, of_deep = band + deep * s.slab, x + deep * s.x_deep
+        for row in range((lines - 1) * s.row_step + s.filter_rows):
+            line = to_deep + row % row_phases * col_phases * plane + row // row_phases * pitch * pixel
+            inside = 0 <= above + row < s.rows and 0 <= number < s.deep_have
+            for phase in range(col_phases):
+                count = (cols - phase + col_phases - 1) // col_phases
+                if first_line + row == s.lines - 1:
+                    count -= s.short  # which only filters of one pixel have
+                to = line + phase * plane
+                if inside:
+                    source = of_deep + row * x_row + phase * x_col
+                    seen = split_pixels(
+                        source, col_phases * x_col, count, groups, depth, blocks, parts, to, pixel, seen
+                    )
+                else:
+                    _zeros(to, count * pixel)
     if any_bit(seen):
         raise_flag(s.flag, 0)
+
+
+@register_jitable
+def _split_weights(panel, cols, depth, blocks, first, count, parts, to):
+    """Splits ``count`` blocks of terms of a float32 panel of ``cols`` columns, from block ``first`` on."""
+    row_bytes = (cols + LANES - 1) // LANES * BYTES
+    for step in range(first, first + count):
+        row = step % blocks * TERMS
+        source = panel + (step // blocks * depth + row) * row_bytes
+        split_block(source, row_bytes, 4, min(TERMS, depth - row), cols, parts, to, splat(f(0.0)))
+        to += parts * 2 * TILE
 
 
 @register_jitable
@@ -89,34 +108,47 @@ def split_conv(step, bases, item, scratch):
     last_panel = min(s.panels, first_panel + s.block_panels)
 
     band = scratch + HEAD
-    _split_band(s, s.x + image * s.x_image, first_line, lines, band)
+    number, plane = image // s.planes, image % s.planes
+    x = s.x + number * s.x_image + plane * s.x_plane
+    _split_band(s, x, plane, first_line, lines, band)
 
-    y = s.y + image * s.y_image + first_line * s.y_line
-    residual = s.residual + image * s.residual_image + first_line * s.residual_line
+    y = s.y + number * s.y_image + plane * s.y_plane + first_line * s.y_line
+    residual = s.residual + number * s.residual_image + plane * s.residual_plane
+    residual += first_line * s.residual_line
+    weights, biases = s.weights + number * s.weights_image, s.bias
     y_line, y_col, r_line, r_col = s.y_line, s.y_col, s.residual_line, s.residual_col
     steps, chunk, offsets, pixel, pitch, pixels = s.steps, s.chunk, s.offsets, s.pixel, s.pitch, s.pixels
-    has_residual, channels, sweep, activation = s.has_residual, s.channels, s.sweep, s.activation
-    panel_bytes = steps * s.parts * 2 * TILE
+    has_residual, sweep, activation = s.has_residual, s.sweep, s.activation
+    group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
+    split_at, depth = s.split_at, s.depth
+    panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * parts * 2 * TILE
+    padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if first_line + lines == s.lines else 0
     outputs = (lines - 1) * pitch + pixels - short
     configure(scratch + CONFIG)
     for panel in range(first_panel, last_panel):
-        weights = s.weights + panel * panel_bytes
-        here = min(2 * COLS, channels - panel * 2 * COLS)
-        channel_bytes = 4 * panel * 2 * COLS
-        bias = s.bias + channel_bytes
+        group, place = panel // group_panels, panel % group_panels
+        panel_weights = weights + group * s.group_weight_bytes + place * panel_bytes
+        here = min(2 * COLS, channels - place * 2 * COLS)
+        channel_bytes = 4 * (group * channels + place * 2 * COLS)
+        bias = biases + 4 * (group * padded + place * 2 * COLS)
+        group_band = band + group * blocks * parts * LINE
         line, col = 0, 0
         for first in range(0, outputs, 2 * ROWS):
             rows = min(2 * ROWS, outputs - first)
             which = 2 * (rows > ROWS) + (here > COLS)
-            a = band + first * pixel
+            a = group_band + first * pixel
             done = 0
             while done < steps:
                 count = min(chunk, steps - done)
                 sums = scratch + (CHUNK if done else SUMS)
+                b = panel_weights + done * parts * 2 * TILE
+                if split_at:
+                    b = scratch + split_at
+                    _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
                 call_tile_sweep(sweep, which, scratch + UNIT, a, pixel, offsets + 8 * done, count,
-                                weights + done * s.parts * 2 * TILE, sums)  # fmt: skip
+                                b, sums)  # fmt: skip
                 if done:
                     _add(scratch + SUMS, scratch + CHUNK, rows)
                 done += count

@@ -19,7 +19,8 @@ from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of, with_weight
 from bslite.plan.cpu.reduction import reduction
-from bslite.plan.cpu.split import Filter, Moves, Pixels, in_lines, split_conv
+from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
+from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
@@ -128,28 +129,36 @@ def _on_tiles(
     b: CpuBuilder, layer: Layer, x: View, origin: Operand, y: View, residual: View | None, window: Window,
     filters: Filters, clipped: bool,
 ) -> bool:  # fmt: skip
-    """Append the step on tiles of bfloat16 of a dense convolution, if that is faster; say whether it is."""
-    depth, rows, cols = window
-    flat = depth.taps == volume(y).shape[2] == 1 and not window.by_planes and not window.empty
-    if not flat or filters.groups > 1 or filters.recipe or filters.weight is not None:
+    """Append the step on tiles of bfloat16, if that is faster; say whether it is."""
+    if window.empty:
         return False
-    n, channels, _, p, q = volume(y).shape
-    xi, _, _, xl, xc = volume(x).strides
-    moves = [Moves(xi, rows.stride * xl, cols.stride * xc)]
+    deep, rows, cols = window
+    n, channels, d, p, q = volume(y).shape
+    xi, _, xp, xl, xc = volume(x).strides
+    size = Pixels(n, d, p, q)
+    whole = math.prod(b.crop.whole[layer.name][2:-1]) * q // (rows.step * deep.step), q
+    places = [Places(x, origin, xi, deep.stride * xp, rows.stride * xl, cols.stride * xc)]
     for view in (y, residual):
         if view is not None:
-            image, _, _, line, col = volume(view).strides
-            moves.append(Moves(image, line, col))
-    size = Pixels(n, p, q)
-    if rows.taps == cols.taps == 1:
+            image, _, plane, line, col = volume(view).strides
+            places.append(Places(view, view.start, image, plane, line, col))
+    if window.taps == 1:
         if clipped:
             return False
-        size, moves = in_lines(n, p, q, moves)
-    r_moves = moves[2] if residual is not None else Moves(0, 0, 0)
-    of = Filter(rows, cols, filters.group_depth)
+        size, places = in_lines(size, places)
+    matrices = weights_of(window, filters)
+    if matrices:
+        weights = computed(b, layer, matrices)
+    else:
+        key = layer.node.params["weight"]
+        weights = stored(
+            b, key, filters.groups, filters.group_channels, filters.recipe, **_how(window, filters)
+        )
+    of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
-        b, layer, x, origin, moves[0], xl, y, moves[1], residual, r_moves, size, of, channels, clipped
-    )
+        b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
+        clipped, weights, whole, bias_of(b, layer, filters.groups),
+    )  # fmt: skip
 
 
 def _how(window: Window, filters: Filters) -> dict[str, Any]:

@@ -3,12 +3,12 @@
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
-from bslite.plan.core.windows import NONE as ONE
 from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
-from bslite.plan.cpu.split import Filter, Moves, in_lines, split_conv
+from bslite.plan.cpu.split import PIXEL, Near, Pixels, Places, Sum, in_lines, split_conv, stored
+from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
 
@@ -25,29 +25,30 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     if out is None:  # a slice of a concat whose rows are not one run
         out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
     m = rows.shape[0]
-    moves = [Moves(0, 0, view.strides[0]) for view in (rows, out)]
-    size, (x_moves, y_moves) = in_lines(1, 1, m, moves)
-    of = Filter(ONE, ONE, c)
-    if split_conv(
-        b, layer, rows, rows.start, x_moves, 0, out, y_moves, None, Moves(0, 0, 0), size, of, k, False
-    ):
-        if out.buffer != y.buffer:
-            b.copy(b.reshaped(out, y.shape), y)
-        return
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k)
     weight = given(b, layer, "weight")
-    pack, done = None, False
-    if weight is not None:
+    if weight is None:
+        pack, weights = None, stored(b, node.params["weight"], 1, k)
+    else:
         outer, inner = weight.strides
         matrices = Matrices(weight, weight.offset, c, k, inner, outer)
+        pack, weights = packing(b, matrices), computed(b, layer, matrices)
+    bias = bias_of(b, layer)
+    size, (from_x, to_y) = in_lines(
+        Pixels(1, 1, 1, m), [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)]
+    )
+    done = split_conv(
+        b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
+        None if weight is None else (m, m), bias,
+    )  # fmt: skip
+    if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
-        pack = packing(b, matrices)
     if not done:
         contraction(
             b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
-            bias=bias_of(b, layer),
+            bias=bias,
         )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

@@ -1,5 +1,6 @@
 """Lowering of the product of two computed matrices: a step packs the second, a "conv" step multiplies."""
 
+import functools
 import itertools
 import math
 
@@ -11,6 +12,8 @@ from bslite.plan.core.views import NO_HALO, View, contiguous
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, pack
 from bslite.plan.cpu.reduction import reduction_of_rows
+from bslite.plan.cpu.split import PIXEL, Near, Packed, Pixels, Places, Sum, Weights, in_lines, split_conv
+from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import LineTiling
 from bslite.plan.cpu.unpacked import multiplied_unpacked
@@ -61,6 +64,15 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     if ws[-1] != 0:
         lines = lines._replace(images=sizes[-1])
     packed: list[View] = []
+    tiles: list[Weights] = []
+
+    def parts_of(first: int, parts: int) -> Packed:
+        """The weights on tiles, from matrix ``first`` on."""
+        if not tiles:
+            tiles.append(computed(b, layer, _matrices(b, w, own)))
+        start, _, views = tiles[0].packed(parts)
+        each = views[0].shape[-1]
+        return start._replace(at=start.at + first * each), ws[-1] * each, views
 
     for place in itertools.product(*map(range, sizes[:-1])):
         at_x, at_w, at_y = (sum(i * s for i, s in zip(place, run, strict=False)) for run in (xs, ws, ys))
@@ -73,6 +85,16 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
 
         rows = View(x.buffer, x.offset + at_x, (sizes[-1], m, k), (xs[-1], x.strides[-2], 1))
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
+        size, (from_x, to_y) = in_lines(
+            Pixels(sizes[-1], 1, 1, m),
+            [Places(v, v.start, v.strides[0], 0, 0, v.strides[1]) for v in (rows, result)],
+            apart=ws[-1] != 0,
+        )
+        some = Weights(functools.partial(parts_of, at_w))
+        if batch and split_conv(
+            b, layer, size, Sum(PIXEL, k), from_x, Near(0, 0, 0), to_y, None, n, False, some, (m, m)
+        ):
+            continue
         contraction(
             b, layer, rows.start, result, None, lines, geometry,
             reduction_of_rows(k, n), channels=n, halo_reads=rows, pack=weights,
@@ -82,6 +104,11 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
 
 def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
     """Append the step that packs the ``own`` matrices of ``w`` into ``[matrices, elements]``."""
+    return pack(b, _matrices(b, w, own), tiling.width, tiling.tail, tiling.panels)
+
+
+def _matrices(b: CpuBuilder, w: View, own: Shape) -> Matrices:
+    """The ``own`` matrices of ``w``, of a copy where they have too many axes."""
     k, n = w.shape[-2:]
     sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     if len(sizes) > OUTER:
@@ -89,7 +116,4 @@ def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
         sizes, (runs, _) = merged_axes(own, [w.strides[:-2], contiguous(own)], by=1)
     sizes, (runs,) = padded(sizes, [runs], OUTER)
     (n0, n1, n2), (x0, x1, x2) = sizes, runs
-    matrices = Matrices(
-        w, w.offset, k, n, w.strides[-2], w.strides[-1], sizes=(n0, n1, n2), runs=(x0, x1, x2)
-    )
-    return pack(b, matrices, tiling.width, tiling.tail, tiling.panels)
+    return Matrices(w, w.offset, k, n, w.strides[-2], w.strides[-1], sizes=(n0, n1, n2), runs=(x0, x1, x2))
