@@ -72,7 +72,11 @@ def _within(context: typer.Context, given: arithmetic.Precision) -> arithmetic.P
 
 Precision = Annotated[
     arithmetic.Precision,
-    typer.Option(help="Least accuracy of products; the fastest that has it is taken.", callback=_within),
+    typer.Option(
+        metavar="WORD",
+        callback=_within,
+        help="Least accuracy of products: float32, ieee, bfloat16_3x, bfloat16. The fastest is taken.",
+    ),
 ]
 Backend = Annotated[Engine, typer.Option(help="The engine of the CPU, or of NVIDIA GPUs.")]
 

@@ -1,4 +1,4 @@
-"""``bslite serve``: models over HTTP, for clients of the Open Inference Protocol."""
+"""``bslite serve``: models over HTTP and gRPC, for clients of the Open Inference Protocol."""
 
 import ipaddress
 import os
@@ -9,6 +9,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from bslite.arithmetic import Precision
+from bslite.cli import options
 from bslite.cli.progress import activity, notes
 from bslite.errors import EngineError, FileError, InputError
 
@@ -31,6 +33,10 @@ def serve(
     ],
     host: Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes one that is free.")] = 8000,
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Port for gRPC too; 0 is a free one.", show_default=False),
+    ] = None,
     streams: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     threads: Annotated[
         int | None,
@@ -39,6 +45,7 @@ def serve(
         ),
     ] = None,
     pin: Annotated[bool, typer.Option("--pin", help="Keep each stream to cores of its own.")] = False,
+    precision: options.Precision = Precision.FLOAT32,
     max_batch: Annotated[
         int, typer.Option(min=1, help="Rows computed together at most; 1 switches batching off.")
     ] = 16,
@@ -60,7 +67,7 @@ def serve(
     ] = None,
     access_log: Annotated[bool, typer.Option(help="A line of JSON for each request on stderr.")] = True,
 ) -> None:
-    """Serve models over HTTP: Open Inference Protocol V2, for tritonclient, KServe's clients and curl.
+    """Serve models over HTTP and gRPC, Open Inference Protocol V2: to tritonclient, KServe's clients, curl.
 
     Requests that wait are computed together where that pays; every answer has the bits that it has alone.
     SIGTERM and Ctrl+C answer what was accepted and stop.
@@ -73,15 +80,26 @@ def serve(
         raise EngineError(
             f'bslite serve needs {e.name}; install it with: pip install "bslite[cli,serve]"'
         ) from None
-    from bslite.serve.app import Service
+    if grpc_port is not None:
+        # What gRPC's C code has to say about clients is no line of JSON, and the log has it in its own words.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        try:
+            import google.protobuf  # noqa: F401
+            import grpc  # noqa: F401
+        except ModuleNotFoundError as e:
+            raise EngineError(
+                f'--grpc-port needs {e.name}; install it with: pip install "bslite[cli,serve,grpc]"'
+            ) from None
     from bslite.serve.found import find, load
     from bslite.serve.server import listen
     from bslite.serve.server import serve as run
+    from bslite.serve.service import Service
     from bslite.serve.settings import Settings
 
     settings = Settings(
-        host=host, port=port, streams=streams, threads=threads, pin=pin, max_batch=max_batch,
-        max_delay=max_delay / 1e3,
+        host=host, port=port, grpc_port=grpc_port, streams=streams, threads=threads, pin=pin,
+        precision=precision.value,
+        max_batch=max_batch, max_delay=max_delay / 1e3,
         max_queue=max_queue, timeout=timeout, read_timeout=read_timeout, max_body=int(max_body * MIB),
         max_connections=max_connections, keys=_keys(api_key_file), access_log=access_log,
     )  # fmt: skip
@@ -104,7 +122,10 @@ def serve(
             notes.print(_told(settings, served[0].compiled.threads), soft_wrap=True, markup=False)
             notes.print(f"Ready: {url}/v2/models/{served[0].name}", soft_wrap=True, markup=False)
 
-    run(Service(served, settings), sock, on_ready)
+    def on_grpc(port: int) -> None:
+        notes.print(f"Listening for gRPC at {_url((host, port)).removeprefix('http://')}", soft_wrap=True)
+
+    run(Service(served, settings), sock, on_ready, on_grpc=on_grpc)
     notes.print("Stopped; every request that was accepted has been answered")
 
 

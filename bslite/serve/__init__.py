@@ -1,1 +1,1 @@
-"""Models over HTTP, by the Open Inference Protocol (V2): what ``bslite serve`` runs."""
+"""Models over HTTP and gRPC, by the Open Inference Protocol (V2): what ``bslite serve`` runs."""

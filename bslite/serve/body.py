@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from bslite.serve.problem import Problem
+from bslite.serve.problem import GONE, Problem
 from bslite.serve.settings import Settings
 
 #: Up to so many times the limit the rest of a body that is too large is passed over, so that the client hears
@@ -39,7 +39,7 @@ class Share:
         self.taken = 0
 
     async def read(self, request: Request) -> bytearray:
-        """The body. Problem 411, 413, 415, 429 or 408 if it is not one that is taken."""
+        """The body. Problem 413, 415, 429 or 408 if it is not one that is taken, 499 if it does not end."""
         limit = self._settings.max_body
         if (coding := request.headers.get("content-encoding", "identity").lower()) != "identity":
             raise Problem(415, f"Content-Encoding {coding[:40]!r} is not supported; send the body as it is")
@@ -59,23 +59,29 @@ class Share:
                 f"the body did not arrive within {self._settings.read_timeout:g} s",
                 {"Connection": "close"},
             ) from None
+        except ClientDisconnect:
+            raise Problem(GONE, "the client has gone") from None
+
+    def take(self, size: int) -> None:
+        """Count bytes that have arrived. Problem 413 or 429 if they are too many."""
+        self.taken += size
+        self._bodies.held += size
+        if self.taken > self._settings.max_body:
+            raise Problem(
+                413,
+                f"the body has more than the {self._settings.max_body} bytes that are taken",
+                {"Connection": "close"},
+            )
+        if self._bodies.held > self._settings.max_held:
+            raise Problem(
+                429,
+                "the requests under way hold as much memory as they may; try again later",
+                {"Retry-After": "1", "Connection": "close"},
+            )
 
     async def _read(self, request: Request) -> bytearray:
         body = bytearray()
         async for chunk in request.stream():
-            self.taken += len(chunk)
-            self._bodies.held += len(chunk)
-            if self.taken > self._settings.max_body:
-                raise Problem(
-                    413,
-                    f"the body has more than the {self._settings.max_body} bytes that are taken",
-                    {"Connection": "close"},
-                )
-            if self._bodies.held > self._settings.max_held:
-                raise Problem(
-                    429,
-                    "the requests under way hold as much memory as they may; try again later",
-                    {"Retry-After": "1", "Connection": "close"},
-                )
+            self.take(len(chunk))
             body += chunk
         return body

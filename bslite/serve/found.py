@@ -67,5 +67,8 @@ def _models(folder: Path) -> list[Path]:
 
 def load(name: str, path: Path, settings: Settings) -> Served:
     """A model from its file, not warm yet. FileError, SpecError or UnsupportedError say what is wrong."""
-    made = compile(path, threads=settings.threads, streams=settings.streams, pin=settings.pin)
+    made = compile(
+        path, threads=settings.threads, streams=settings.streams, pin=settings.pin,
+        precision=settings.precision,
+    )  # fmt: skip
     return Served(name, made, path)

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+GONE = 499  # nginx's number for a client that did not wait for its answer; only the log sees it
+
 
 class Problem(Exception):
     """An HTTP status, a message for the client, and headers to send along."""

@@ -2,9 +2,10 @@
 
 import contextlib
 import json
+import math
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bslite.serve.scheduler import Job
@@ -14,9 +15,12 @@ KEY = "bslite.record"  # in an ASGI scope
 
 @dataclass
 class Record:
-    """What is known of a request so far."""
+    """What is known of a request so far. ``limit``: seconds that its client gives it, from ``start``."""
 
-    start: float
+    client: str
+    request: str
+    start: float = field(default_factory=time.perf_counter)
+    limit: float = math.inf
     model: str = ""
     id: str | None = None
     job: Job | None = None
@@ -26,13 +30,12 @@ class Record:
     error: str = ""
     infers: bool = False
 
-    def line(self, scope: dict[str, Any], seconds: float) -> str:
+    def line(self, seconds: float) -> str:
         """One line. Everything a client said is in JSON's quotes: it cannot begin a line of its own."""
-        client = scope.get("client") or ("", 0)
         told: dict[str, Any] = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "client": f"{client[0]}:{client[1]}",
-            "request": f"{scope['method']} {scope['path'][:200]}",
+            "client": self.client,
+            "request": self.request,
             "status": self.status,
             "ms": round(1e3 * seconds, 3),
             "in": self.taken,

@@ -1,4 +1,4 @@
-"""A request for inference: its JSON and its bytes become checked arrays."""
+"""A request for inference: what it says becomes checked arrays."""
 
 import math
 from collections.abc import Sequence
@@ -33,9 +33,22 @@ class InferRequest:
 def parse(
     body: bytes | bytearray, header_length: str | None, inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> InferRequest:
-    """A request to a model with these ports. Problem 400 that names what is wrong with it."""
+    """A request to a model with these ports, from the body of an HTTP request. Problem 400 that names what is
+    wrong with it.
+    """
     head, rest = _cut(body, header_length)
     asked = _document(head)
+    left = _put_bytes(asked, rest)
+    made = checked(asked, inputs, outputs)
+    if left:
+        raise Problem(400, f"{left} bytes after the JSON belong to no input")
+    return made
+
+
+def checked(asked: dict[str, Any], inputs: Sequence[Port], outputs: Sequence[Port]) -> InferRequest:
+    """A request from the protocol's JSON document, in which an input's ``data`` may be its bytes, as a
+    memoryview. Problem 400 that names what is wrong with it.
+    """
     parameters = _mapping(asked.get("parameters", {}), "parameters")
     _refuse(parameters, "parameters")
     if "id" in asked and not isinstance(asked["id"], str):
@@ -45,7 +58,7 @@ def parse(
         raise Problem(400, f"parameters.timeout is a number of microseconds; got {_shown(timeout)}")
     return InferRequest(
         asked.get("id"),
-        _arrays(asked, rest, inputs),
+        _arrays(asked, inputs),
         _wanted(asked, outputs, _flag(parameters, "binary_data_output", False)),
         timeout / 1e6 if timeout else None,
         parameters,
@@ -72,13 +85,37 @@ def _document(head: memoryview) -> dict[str, Any]:
     return _mapping(made, "the request")
 
 
-def _arrays(asked: dict[str, Any], rest: memoryview | None, ports: Sequence[Port]) -> list[Any]:
+def _put_bytes(asked: dict[str, Any], rest: memoryview | None) -> int:
+    """The bytes after the JSON become the ``data`` of the inputs that they are said to belong to; how many
+    belong to none.
+    """
+    given = asked.get("inputs")
+    at = 0
+    for tensor in given if isinstance(given, list) else ():
+        parameters = tensor.get("parameters") if isinstance(tensor, dict) else None
+        size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
+        if size is None:
+            continue
+        what = f"input {_shown(tensor.get('name'))}"
+        if "data" in tensor:
+            raise Problem(400, f"{what} takes either data or parameters.binary_data_size")
+        if type(size) is not int or size < 0:
+            raise Problem(400, f"{what}: binary_data_size is a number of bytes; got {_shown(size)}")
+        if rest is None:
+            raise Problem(400, f"{what} is sent as binary data, which takes the header {HEADER_LENGTH}")
+        if size > len(rest) - at:
+            raise Problem(400, f"{what}: binary_data_size is {size}, but {len(rest) - at} bytes are left")
+        tensor["data"] = rest[at : at + size]
+        at += size
+    return 0 if rest is None else len(rest) - at
+
+
+def _arrays(asked: dict[str, Any], ports: Sequence[Port]) -> list[Any]:
     given = asked.get("inputs")
     if not isinstance(given, list):
         raise Problem(400, f"inputs is a list of tensors; got {_shown(given)}")
     known = {p.name: p for p in ports}
     arrays: dict[str, Any] = {}
-    at = 0
     for number, tensor in enumerate(given):
         tensor = _mapping(tensor, f"inputs[{number}]")
         name = tensor.get("name")
@@ -90,26 +127,14 @@ def _arrays(asked: dict[str, Any], rest: memoryview | None, ports: Sequence[Port
         shape = _shape(tensor, port, what)
         parameters = _mapping(tensor.get("parameters", {}), f"{what}: parameters")
         _refuse(parameters, what)
-        size = parameters.get("binary_data_size")
-        if (size is None) == ("data" not in tensor):
+        if "data" not in tensor:
             raise Problem(400, f"{what} takes either data or parameters.binary_data_size")
-        if size is None:
-            arrays[name] = from_json(tensor["data"], port.dtype, shape, what)
-            continue
-        if type(size) is not int or size < 0:
-            raise Problem(400, f"{what}: binary_data_size is a number of bytes; got {_shown(size)}")
-        if rest is None:
-            raise Problem(400, f"{what} is sent as binary data, which takes the header {HEADER_LENGTH}")
-        if size > len(rest) - at:
-            raise Problem(400, f"{what}: binary_data_size is {size}, but {len(rest) - at} bytes are left")
-        arrays[name] = from_bytes(rest[at : at + size], port.dtype, shape, what)
-        at += size
+        turned = from_bytes if isinstance(tensor["data"], memoryview) else from_json
+        arrays[name] = turned(tensor["data"], port.dtype, shape, what)
     if missing := [n for n in known if n not in arrays]:
         raise Problem(
             400, f"input {', '.join(map(repr, missing))} is missing; the model takes {_names(known)}"
         )
-    if rest is not None and at != len(rest):
-        raise Problem(400, f"{len(rest) - at} bytes after the JSON belong to no input")
     _agree(ports, arrays)
     return [arrays[p.name] for p in ports]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import socket
 import threading
 from collections.abc import Callable
@@ -11,9 +12,10 @@ import uvicorn
 
 from bslite.compiled.together import identical
 from bslite.errors import EngineError
-from bslite.serve.app import Service
+from bslite.serve.app import application
 from bslite.serve.connection import bounded
 from bslite.serve.model import Served
+from bslite.serve.service import Service
 from bslite.serve.settings import Settings
 from bslite.spec import Array
 
@@ -23,11 +25,11 @@ KEEP_ALIVE = 75  # seconds; longer than the 60 after which load balancers close 
 class Server(uvicorn.Server):
     """Uvicorn, which on the first signal lets the service drain, and on the second stops at once."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, on_grpc: Callable[[int], None]) -> None:
         settings = service.settings
         super().__init__(
             uvicorn.Config(
-                service.app,
+                application(service),
                 http=bounded(settings.read_timeout, settings.max_connections),
                 ws="none",
                 lifespan="off",
@@ -40,14 +42,19 @@ class Server(uvicorn.Server):
                 backlog=settings.max_connections,
             )
         )
-        self._service = service
+        self._service, self._on_grpc = service, on_grpc
         self._told = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        await super().serve(sockets)
+        async with contextlib.AsyncExitStack() as stack:
+            if self._service.settings.grpc_port is not None:
+                from bslite.serve.rpc.listener import listening  # takes grpcio, which need not be there
+
+                self._on_grpc(await stack.enter_async_context(listening(self._service)))
+            await super().serve(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Not noted as captured: uvicorn would raise it again, and the exit code would not be 0."""
@@ -90,18 +97,24 @@ def serve(
     sock: socket.socket,
     on_ready: Callable[[Served], None],
     same: Callable[[Array, Array], bool] = identical,
+    on_grpc: Callable[[int], None] = lambda port: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then answer what was accepted and return.
 
-    Listens at once; models are made ready meanwhile, `same` as for `warm`. Raises what that raises.
+    Listens at once, ``on_grpc`` hears at which port for gRPC; models are made ready meanwhile, `same` as for
+    `warm`. Raises what that raises, and EngineError if the port for gRPC is taken.
     """
     _more_files(service.settings.max_connections)
-    server = Server(service)
+    server = Server(service, on_grpc)
     wrong: list[BaseException] = []
 
     def warm() -> None:
         try:
             service.warm(on_ready, same)
+            # What exists now stays. A full collection would look through all of it each time: 70 to 120 ms in
+            # which no request is answered.
+            gc.collect()
+            gc.freeze()
         except BaseException as e:
             wrong.append(e)
             server.should_exit = True
@@ -115,6 +128,7 @@ def serve(
         failed = wrong[:1]  # what ends the warming from here on is the pool's end
         service.pool.shutdown(cancel_futures=True)
         thread.join()
+        gc.unfreeze()
         service.close()
     if failed:
         raise failed[0]

@@ -152,7 +152,7 @@ def test_a_client_that_goes_takes_its_request_along() -> None:
             pass
 
         assert running.client.portal is not None
-        running.client.portal.call(running.service.app, scope, receive, send)
+        running.client.portal.call(running.client.app, scope, receive, send)
         assert running.service.scheduler.waiting == 0
         stub.gate.set()
         assert first.result().status_code == 200

@@ -40,6 +40,7 @@ class Process:
         line = next(x for x in self.lines if x.startswith("Listening at "))
         self.url = line.split()[2].rstrip(";")
         self.port = int(self.url.rpartition(":")[2])
+        self.grpc = next((x.split()[-1] for x in self.lines if x.startswith("Listening for gRPC at ")), "")
 
     def _read(self) -> None:
         assert self.popen.stderr is not None
@@ -153,6 +154,65 @@ def test_tritonclient_in_bytes_and_json(server: Process, files: Path) -> None:
         client.infer("net", [wrong])
     assert refused.value.status() == "400"
     client.close()
+
+
+async def all_by_grpc(address: str, inputs: list[Any]) -> list[Any]:
+    """The answers of net to all inputs, sent at once on one connection."""
+    import tritonclient.grpc as triton
+    from tritonclient.grpc.aio import InferenceServerClient
+
+    async with InferenceServerClient(address) as client:
+
+        async def ask(x: Any) -> Any:
+            sent = triton.InferInput("x", list(x.shape), "FP32")
+            sent.set_data_from_numpy(x)
+            return (await client.infer("net", [sent])).as_numpy("scores")
+
+        return await asyncio.gather(*map(ask, inputs))
+
+
+def test_a_thousand_requests_by_grpc_have_their_own_bits(files: Path) -> None:
+    pytest.importorskip("grpc")
+    alone = bslite.compile(files / "net.onnx")
+    inputs = [noise(1 + k % 4, 8, seed=k) for k in range(1000)]
+    with process(str(files / "net.onnx"), "--grpc-port", "0", "--max-queue", "2000") as made:
+        for x, found_ in zip(inputs, asyncio.run(all_by_grpc(made.grpc, inputs)), strict=True):
+            assert found_.tobytes() == alone(x)["scores"].tobytes()
+        metrics = httpx.get(f"{made.url}/metrics").text
+        assert 'bslite_requests_total{model="net",status="200"} 1000.0' in metrics
+        assert float(metrics.split('bslite_batch_rows_count{model="net"} ')[1].split("\n")[0]) < 1000
+        assert made.stop() == 0
+
+
+def test_sigterm_in_the_middle_loses_no_request_by_grpc(files: Path) -> None:
+    """Every request that was accepted is answered: the log and the clients agree."""
+    triton = pytest.importorskip("tritonclient.grpc")
+    x = noise(1, 3, 128, 128)
+    sent = triton.InferInput("x", list(x.shape), "FP32")
+    sent.set_data_from_numpy(x)
+    with process(str(files / "pictures.safetensors"), "--grpc-port", "0") as made:
+        answered = list[int]()
+
+        def ask() -> str:
+            """The status of the first request that is not answered."""
+            with triton.InferenceServerClient(made.grpc) as client:
+                while True:
+                    try:
+                        client.infer("pictures", [sent])
+                    except triton.InferenceServerException as e:
+                        return str(e.status())
+                    answered.append(200)
+
+        with ThreadPoolExecutor(16) as clients:
+            asking = [clients.submit(ask) for _ in range(16)]
+            while len(answered) < 50:
+                time.sleep(0.01)
+            code = made.stop()
+            assert {each.result() for each in asking} == {"StatusCode.UNAVAILABLE"}
+        assert code == 0
+        log = [json.loads(line)["status"] for line in made.lines if line.startswith("{")]
+        assert set(log) <= {200, 503}
+        assert log.count(200) == len(answered)
 
 
 def raw(port: int, *parts: bytes, pause: float = 0.0) -> bytes:

@@ -18,9 +18,10 @@ pytest.importorskip("starlette")
 
 from starlette.testclient import TestClient
 
-from bslite.serve.app import Service
+from bslite.serve.app import application
 from bslite.serve.model import Served
 from bslite.serve.price import Price
+from bslite.serve.service import Service
 from bslite.serve.settings import Settings
 from bslite.serve.warm import warm
 
@@ -84,7 +85,7 @@ def serving(*models: Served, **settings: Any) -> Iterator[Running]:
     for each in models:
         if not each.ready:
             warm(each, service.settings, service.pool)
-    with TestClient(service.app, raise_server_exceptions=False) as client:
+    with TestClient(application(service), raise_server_exceptions=False) as client:
         yield Running(service, client, lines)
     service.close()
 
