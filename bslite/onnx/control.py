@@ -3,6 +3,7 @@
 A graph is compiled when it is first taken, so that a branch never taken need not be one that could run.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -35,7 +36,7 @@ class Inner(Protocol):
 Maker = Callable[[Any, str, bool], Inner]
 
 
-class Control:
+class Control(ABC):
     """A node with graphs inside."""
 
     def __init__(self, graph: Graph, node: Any, make: Maker) -> None:
@@ -51,9 +52,9 @@ class Control:
         """The graphs that were taken so far."""
         return iter(self._inner.values())
 
+    @abstractmethod
     def __call__(self, values: Mapping[str, Any]) -> list[Any]:
         """The node's outputs for the values that it and its graphs read."""
-        raise NotImplementedError
 
     def body(self, attribute: str = "body", repeats: bool = True) -> Inner:
         """The graph in an attribute, made once."""

@@ -72,8 +72,10 @@ class OpenModel(ABC):
     def in_pieces(
         self, given: Sequence[Any], backend: str | None, threads: int | None, ran: list[Ran] | None = None
     ) -> list[Any]:
-        """The outputs in order of a model that is cut; what each piece did is added to ``ran``."""
-        raise NotImplementedError
+        """The outputs in order of a model that is cut, as `uncut` says; what each piece did is added to
+        ``ran``.
+        """
+        raise AssertionError(f"model {self.name!r} is never cut")
 
     @abstractmethod
     def example(self, given: Mapping[str, Any], batch: int | None = None, seed: int = 0) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import weakref
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -72,12 +73,12 @@ class Engine:
         """The session for inputs of these shapes and strides (elements), by default of the precision that the
         caller's thread asks for.
         """
-        tuning = tuning or Tuning(precision=current())
+        precision = current()  # tells sessions apart sooner than a tuning does
 
         def make() -> Session:
             known = ((key, self._widths.get(place_of(a))) for key, a in self.spec.params.items())
             packed_in = {key: width for key, width in known if width} if self._widths else {}
-            machine = detect(threads)
+            machine, chosen = detect(threads), tuning or Tuning(precision=precision)
             plan = build_plan(
                 self.spec,
                 shapes,
@@ -86,7 +87,7 @@ class Engine:
                 layerwise=layerwise,
                 keep_values=keep_values,
                 tuning=dataclasses.replace(
-                    tuning,
+                    chosen,
                     packed=packed_in,
                     runs=self._runs,
                     inexact=self._inexact if machine.tile_cycles else frozenset(),
@@ -94,16 +95,18 @@ class Engine:
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
             memory = None if keep_values else self.memory
+            here, spec = weakref.ref(self), self.spec  # a session does not keep its engine alive
 
             def exact() -> Session:
-                by_float32 = dataclasses.replace(tuning, precision=Precision.IEEE)
-                return self.session(shapes, strides, threads, layerwise, keep_values, by_float32)
+                by_float32 = dataclasses.replace(chosen, precision=Precision.IEEE)
+                engine = here() or Engine(spec)
+                return engine.session(shapes, strides, threads, layerwise, keep_values, by_float32)
 
             return Session(
                 plan, partial(self.constant, packed=packed), packed, key, self._cells, memory, exact
             )
 
-        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning)
+        key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning or precision)
         return self._sessions.get(key, make)
 
     @functools.cached_property

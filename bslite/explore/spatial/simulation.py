@@ -1,5 +1,6 @@
 """One layer on the simulated machine: what every way of running it has, whatever its order of work."""
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -17,7 +18,7 @@ from bslite.explore.spatial.units import Clock, Collectors, DotPipeline, Dram, K
 M = TypeVar("M", LoopMapping, KernelMapping)
 
 
-class Simulation(Generic[M]):
+class Simulation(ABC, Generic[M]):
     """The units, the channel to memory, and inputs that are asked for when the step before begins.
 
     ``x [steps, batch, ...]`` as it lies in the memories; ``blocks`` of weights, as `WeightStream` takes them.
@@ -63,9 +64,9 @@ class Simulation(Generic[M]):
             self.moments.append(Moment(clock.now, signature, Counter(clock.busy), Counter(clock.stalls)))
         self._request_x(step + 1)
 
+    @abstractmethod
     def signature(self, step: int) -> Key:
         """What else decides the cycles to come, as seen from now and from ``step``."""
-        raise NotImplementedError
 
     def _request_x(self, step: int) -> None:
         """Ask for a step's inputs, into the memory that the step before last is done with."""

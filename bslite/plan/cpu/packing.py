@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from bslite.kernels.contracts.cpu import gemm as contract
 from bslite.kernels.contracts.cpu.gemm import PackPanels, Three
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
@@ -19,6 +20,7 @@ from bslite.plan.shared.conv import Filters
 #: Panels, the element where the first image's begin, and the elements between two images' panels.
 Packed = tuple[View, int, int]
 Pack = Callable[[LineTiling], Packed]
+PACK = 0.3  # cycles to pack a number
 
 
 class Matrices(NamedTuple):
@@ -53,23 +55,34 @@ def pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View
 
 
 def _pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View:
+    size = m.rows * len(m.taps) * b.machine.lanes * ((panels - 1) * width + tail)
+    matrices, packed, items = packed_matrices(b, m, size, panels, PACK)
+    step(b, PackPanels(matrices, width, tail), items, [m.memory], [packed])
+    return packed
+
+
+def packed_matrices(
+    b: CpuBuilder, m: Matrices, size: int, panels: int, cycles: float
+) -> tuple[contract.Matrices, View, int]:
+    """The record of matrices packed into ``panels`` of ``size`` elements together, the memory for them, and
+    the number of items. ``cycles``: of a number.
+    """
     n0, n1, n2 = m.sizes
-    count, rows = n0 * n1 * n2, m.rows * len(m.taps)
-    size = rows * b.machine.lanes * ((panels - 1) * width + tail)
+    count = n0 * n1 * n2
     packed = b.dense((count, size))
-    blocks = min(panels, -(-item_count(b.machine, 0.3 * count * rows * m.cols) // count))
+    numbers = count * m.rows * len(m.taps) * m.cols
+    blocks = min(panels, -(-item_count(b.machine, cycles * numbers) // count))
     block_panels = -(-panels // blocks)
     blocks = -(-panels // block_panels)
     x0, x1, x2 = m.runs
     places = b.const("offsets", values=[4 * t for t in m.taps])
-    record = PackPanels(
+    record = contract.Matrices(
         Operand(m.memory.buffer, m.at), packed.start, Operand(places, 0),
         (4 * x0, 4 * x1, 4 * x2), n1=n1, n2=n2, x_row=4 * m.row, x_col=4 * m.col, taps=len(m.taps),
-        rows=m.rows, cols=m.cols, matrix_bytes=4 * size, width=width, tail=tail, panels=panels,
-        block_panels=block_panels, blocks=blocks,
+        rows=m.rows, cols=m.cols, matrix_bytes=4 * size, panels=panels, block_panels=block_panels,
+        blocks=blocks,
     )  # fmt: skip
-    step(b, record, count * blocks, [m.memory], [packed])
-    return packed
+    return record, packed, count * blocks
 
 
 def given(b: CpuBuilder, layer: Layer, role: str) -> View | None:

@@ -152,14 +152,14 @@ def stored(
 def split_conv(
     b: CpuBuilder, layer: Layer, size: Pixels, of: Sum, x: Places, near: Near, y: Places,
     residual: Places | None, channels: int, clipped: bool, weights: Weights, image: tuple[int, int] | None,
-    bias: View | Operand | None = None,
+    bias: Callable[[], View | None] = lambda: None,
 ) -> bool:  # fmt: skip
     """Append the step of one convolution and return True, if it takes less time than with multiply-adds.
 
     ``x`` has the places of windows. ``clipped``: some leave the image; their rows, or the planes of a volume,
     that lie outside are zeros. ``image``: the outputs of a whole image, and of its lines, by which it is
     decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
-    nothing of the sizes may decide. ``bias``: in registers, in place of the layer's.
+    nothing of the sizes may decide. ``bias``: gives one that is a value, in registers.
     """
     machine, products, mine = b.machine, b.tuning.precision.products, channels // of.groups
     if not products or not machine.tile_cycles or weights.key in b.tuning.inexact:
@@ -204,14 +204,13 @@ def split_conv(
         group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
     else:
         at_weights, weights_image, more = weights.packed(parts)
-    table, at_bias = b.const("offsets", values=offsets), bias
-    if isinstance(bias, View):
-        at_bias, more = bias.start, [*more, bias]
-    elif bias is None:
+    table, added = b.const("offsets", values=offsets), bias()
+    if added is not None:
+        at_bias, more = added.start, [*more, added]
+    else:
         keys = [layer.node.params["bias"]] if "bias" in layer.node.params else []
         how = {"channels": channels, "lanes": machine.lanes, "groups": of.groups}
         at_bias = Operand(b.const("bias_panels", *keys, **how), 0)
-    assert isinstance(at_bias, Operand)
     rest, by_planes = residual or y, of.window.by_planes
     record = SplitConv(
         x.start, y.start, rest.start, at_weights, at_bias, Operand(table, 0), inexact_flag(b, layer),

@@ -141,12 +141,12 @@ class Depthwise(StepRecord, kernel="depthwise"):
         return f"{self.cut.rows1}x1"
 
 
-class PackPanels(StepRecord, kernel="pack_panels"):
-    """Packs matrices ``[taps, rows, cols]`` as panels ``[cols / nr][taps][rows][nr]``, zeros beyond ``cols``.
+class Matrices(Record):
+    """Matrices ``[taps, rows, cols]`` that are packed into ``panels`` of columns.
 
     ``places`` are the byte offsets of the taps. Three axes with strides ``x`` lie around a matrix, the inner
-    two of sizes ``n1`` and ``n2``. A panel has ``width`` vector registers, the last one ``tail``; items are
-    matrices x ``blocks`` of ``block_panels`` panels.
+    two of sizes ``n1`` and ``n2``; packed ones are ``matrix_bytes`` apart. Items are matrices x ``blocks`` of
+    ``block_panels`` panels.
     """
 
     source: Operand
@@ -161,11 +161,20 @@ class PackPanels(StepRecord, kernel="pack_panels"):
     rows: int
     cols: int
     matrix_bytes: int
-    width: int
-    tail: int
     panels: int
     block_panels: int
     blocks: int
+
+
+class PackPanels(StepRecord, kernel="pack_panels"):
+    """Packs matrices as panels ``[cols / nr][taps][rows][nr]``, zeros beyond ``cols``.
+
+    A panel has ``width`` vector registers, the last one ``tail``.
+    """
+
+    matrices: Matrices
+    width: int
+    tail: int
 
 
 class Unpacked(StepRecord, kernel="unpacked"):

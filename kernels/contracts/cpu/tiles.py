@@ -6,6 +6,7 @@ and adds to 16 x 16 float32 sums. How many products of parts are summed is the s
 """
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
+from bslite.kernels.contracts.cpu.gemm import Matrices
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
 ROWS = COLS = 16  # of a tile of sums
@@ -124,27 +125,10 @@ class SplitConv(StepRecord, kernel="split_conv"):
 
 
 class SplitPanels(StepRecord, kernel="split_panels"):
-    """Splits matrices ``[taps, rows, cols]`` into ``parts`` and packs them as `SplitConv` reads them:
-    ``[cols / 32][taps][rows / 32][parts][2 tiles][16 pairs][16 columns][2]``, zeros beyond rows and columns.
-
-    ``places`` are the byte offsets of the taps. Three axes with strides ``x`` lie around a matrix, the inner
-    two of sizes ``n1`` and ``n2``. Items are matrices x ``blocks`` of ``block_panels`` panels.
+    """Splits matrices into ``parts`` and packs them as `SplitConv` reads them: ``[cols / 32][taps][rows /
+    32][parts][2 tiles][16 pairs][16 columns][2]``, zeros beyond rows and columns. ``flag``: as there.
     """
 
-    source: Operand
-    target: Operand
-    places: Operand
+    matrices: Matrices
     flag: Operand
-    x: tuple[int, int, int]
-    n1: int
-    n2: int
-    x_row: int
-    x_col: int
-    taps: int
-    rows: int
-    cols: int
-    matrix_bytes: int
     parts: int
-    panels: int
-    block_panels: int
-    blocks: int

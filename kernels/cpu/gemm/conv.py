@@ -11,6 +11,7 @@ to stay in cache, for each line.
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
+from bslite.kernels.cpu.gemm.items import part_of
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
@@ -33,16 +34,7 @@ def rows_inside(top, dilation, filter_rows, rows):
 def conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of output-channel panels of one image."""
     s = F(step, bases)
-    images, bands, blocks = s.images, s.bands, s.blocks
-    if s.blocks_outer:  # weights larger than the images: the images are the inner loop
-        block, rest = item // (images * bands), item % (images * bands)
-    else:
-        block, rest = item % blocks, item // blocks
-    image, band = rest // bands, rest % bands
-    first_line = band * s.band_lines
-    last_line = min(s.lines, first_line + s.band_lines)
-    first_panel = block * s.block_panels
-    last_panel = min(s.panels, first_panel + s.block_panels)
+    image, first_line, last_line, first_panel, last_panel = part_of(s, item)
 
     x_line, y_line, r_line = s.x_line, s.y_line, s.residual_line
     x_col, y_col, r_col = s.x_col, s.y_col, s.residual_col

@@ -13,6 +13,7 @@ from bslite.kernels.contracts.cpu.integer import IntConv, Made
 from bslite.kernels.cpu.gemm.conv import rows_inside
 from bslite.kernels.cpu.gemm.int_finish import finish
 from bslite.kernels.cpu.gemm.int_tile import call_int_sweep
+from bslite.kernels.cpu.gemm.items import part_of
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
@@ -35,16 +36,7 @@ def _find(cells, count, offsets, depth, found):
 def int_conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of output-channel panels of one image."""
     s = F(step, bases)
-    images, bands, blocks = s.images, s.bands, s.blocks
-    if s.blocks_outer:
-        block, rest = item // (images * bands), item % (images * bands)
-    else:
-        block, rest = item % blocks, item // blocks
-    image, band = rest // bands, rest % bands
-    first_line = band * s.band_lines
-    last_line = min(s.lines, first_line + s.band_lines)
-    first_panel = block * s.block_panels
-    last_panel = min(s.panels, first_panel + s.block_panels)
+    image, first_line, last_line, first_panel, last_panel = part_of(s, item)
     made, has_residual = s.made, s.has_residual
     channel_bytes = 2 if made == PAIRS else 1 if made == QUADS else 4
     residual_bytes = 1 if s.adds_quads else 2

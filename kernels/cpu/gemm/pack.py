@@ -4,6 +4,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import PackPanels
+from bslite.kernels.cpu.gemm.items import matrix_of
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_int, load_scalar, load_some, store, store_scalar
@@ -49,14 +50,10 @@ def pack_panel(x, x_row, x_col, rows, cols, registers, y):
 def pack_panels(step, bases, item, scratch):
     """Packs a block of panels of one matrix: ``y [N/nr][taps][K][nr]``, zeros in the lanes beyond N."""
     s = F(step, bases)
-    n1, n2, x_row, x_col = s.n1, s.n2, s.x_row, s.x_col
-    block, matrix = item % s.blocks, item // s.blocks
-    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    x = s.source + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
-    y = s.target + matrix * s.matrix_bytes
+    x, y, first, last = matrix_of(s, item)
+    x_row, x_col = s.x_row, s.x_col
     rows, cols, width, panels, taps, places = s.rows, s.cols, s.width, s.panels, s.taps, s.places
-    first = block * s.block_panels
-    for panel in range(first, min(panels, first + s.block_panels)):
+    for panel in range(first, last):
         registers = width if panel < panels - 1 else s.tail
         column = panel * width * LANES
         out = y + 4 * column * rows * taps

@@ -22,6 +22,7 @@ from bslite.kernels.contracts.cpu.tiles import (
     UNIT,
     SplitConv,
 )
+from bslite.kernels.cpu.gemm.items import part_of
 from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
@@ -96,16 +97,8 @@ def _add(sums, chunk, rows):
 def split_conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of panels of one image."""
     s = F(step, bases)
-    images, bands, blocks = s.images, s.bands, s.blocks
-    if s.blocks_outer:
-        block, rest = item // (images * bands), item % (images * bands)
-    else:
-        block, rest = item % blocks, item // blocks
-    image, band_number = rest // bands, rest % bands
-    first_line = band_number * s.band_lines
-    lines = min(s.lines, first_line + s.band_lines) - first_line
-    first_panel = block * s.block_panels
-    last_panel = min(s.panels, first_panel + s.block_panels)
+    image, first_line, last_line, first_panel, last_panel = part_of(s, item)
+    lines = last_line - first_line
 
     band = scratch + HEAD
     number, plane = image // s.planes, image % s.planes
@@ -124,7 +117,7 @@ def split_conv(step, bases, item, scratch):
     panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * parts * 2 * TILE
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
-    short = s.short if first_line + lines == s.lines else 0
+    short = s.short if last_line == s.lines else 0
     outputs = (lines - 1) * pitch + pixels - short
     configure(scratch + CONFIG)
     for panel in range(first_panel, last_panel):

@@ -4,6 +4,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import COLS, LINE, TERMS, TILE, SplitPanels
+from bslite.kernels.cpu.gemm.items import matrix_of
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
@@ -48,16 +49,13 @@ def split_block(x, x_row, x_col, rows, cols, parts, y, seen):
 def split_panels(step, bases, item, scratch):
     """Packs a block of panels of one matrix."""
     s = F(step, bases)
-    n1, n2, x_row, x_col, parts = s.n1, s.n2, s.x_row, s.x_col, s.parts
-    block, matrix = item % s.blocks, item // s.blocks
-    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    x = s.source + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
+    x, y, first, last = matrix_of(s, item)
+    x_row, x_col, parts = s.x_row, s.x_col, s.parts
     rows, cols, taps, places = s.rows, s.cols, s.taps, s.places
     chunks = (rows + TERMS - 1) // TERMS
-    first = block * s.block_panels
-    y = s.target + matrix * s.matrix_bytes + first * taps * chunks * parts * 2 * TILE
+    y += first * taps * chunks * parts * 2 * TILE
     seen = splat(f(0.0))
-    for panel in range(first, min(s.panels, first + s.block_panels)):
+    for panel in range(first, last):
         for tap in range(taps):
             source = x + load_int(places + 8 * tap) + panel * 2 * COLS * x_col
             for chunk in range(chunks):

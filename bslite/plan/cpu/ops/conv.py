@@ -157,7 +157,7 @@ def _on_tiles(
     of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
-        clipped, weights, whole, bias_of(b, layer, filters.groups),
+        clipped, weights, whole, lambda: bias_of(b, layer, filters.groups),
     )  # fmt: skip
 
 

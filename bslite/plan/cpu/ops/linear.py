@@ -35,20 +35,19 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         outer, inner = weight.strides
         matrices = Matrices(weight, weight.offset, c, k, inner, outer)
         pack, weights = packing(b, matrices), computed(b, layer, matrices)
-    bias = bias_of(b, layer)
     size, (from_x, to_y) = in_lines(
         Pixels(1, 1, 1, m), [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)]
     )
     done = split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
-        None if weight is None else (m, m), bias,
+        None if weight is None else (m, m), lambda: bias_of(b, layer),
     )  # fmt: skip
     if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
     if not done:
         contraction(
             b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
-            bias=bias,
+            bias=bias_of(b, layer),
         )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)
