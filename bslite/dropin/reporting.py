@@ -43,6 +43,7 @@ class Report:
     device: str = "cpu"  # that the module is on
     training: tuple[TrainingReport, ...] = ()  # calls in training mode, or with gradients
     threads: str = ""  # how many run it on the CPU, and what decided it
+    precision: str = "float32"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -53,6 +54,8 @@ class Report:
         lines = [f"{self.model}: optimized by bslite{where}, fallback={self.fallback!r}, tune={self.tune}"]
         if self.threads:
             lines.append(f"threads: {self.threads}")
+        if self.precision != "float32":
+            lines.append(f"precision: {self.precision}")
         if not self.kinds and not self.training:
             lines.append("not specialised yet: call it, or give optimize() example inputs")
         for kind in self.kinds:
@@ -91,6 +94,7 @@ def report_of(runner: Runner) -> Report:
         where,
         training_reports(runner),
         decided(options.threads) if where == "cpu" else "",
+        options.precision.value,
     )
 
 

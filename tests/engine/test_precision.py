@@ -174,3 +174,4 @@ def test_verification_and_explanation_say_it() -> None:
     text = str(bslite.explain(spec, x))
     assert "6 products of bfloat16" in text
     assert "6 products of bfloat16" not in str(bslite.explain(spec, x, precision="ieee"))
+    assert "precision: ieee" in str(bslite.report(bslite.optimize(module(), precision="ieee")))
