@@ -7,14 +7,17 @@ from pathlib import Path
 
 from benchmarks import output, roofline
 from benchmarks.peers import report
-from benchmarks.peers.engines import ENGINES
+from benchmarks.peers.columns import DEFAULT, RIVALS, WORDS, column, columns
 from benchmarks.peers.measure import compare
-from benchmarks.peers.nets import NETS
+from benchmarks.peers.nets import NETS, TRANSFORMERS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the comparison; exit code 1 if bslite has no time, or a wrong answer, on some network."""
+    """Run the comparison; exit code 1 if bslite has no time, or a wrong answer, on some network in one of the
+    precisions, or if its reference is wrong.
+    """
     options = _options(arguments)
+    engines = columns(options.peers, options.precision)
     run = output.Run("peers", options, report.as_dict, report.markdown)
     run.note("measuring what the machine can do")
     run.limits = roofline.measure(options.threads)
@@ -22,24 +25,30 @@ def main(arguments: list[str] | None = None) -> int:
         for net in options.nets:
             with tempfile.TemporaryDirectory(prefix="bslite-peers-") as folder:
                 result = compare(
-                    net, batch, options.threads, options.peers, options.rounds, options.seed,
+                    net, batch, options.threads, engines, options.rounds, options.seed,
                     Path(folder), run.note, options.memory,
                 )  # fmt: skip
             run.add(result)
     run.note("measuring once more what the machine can do")
     run.limits = run.limits.best(roofline.measure(options.threads))
     run.finish()
-    return int("bslite" in options.peers and any("bslite" not in r.seconds for r in run.results))
+    wanted = {column("bslite", word) for word in options.precision if "bslite" in options.peers}
+    return int(any(not wanted <= r.seconds.keys() or "reference" in r.failures for r in run.results))
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    output.choice(parser, "--nets", NETS)
+    output.choice(parser, "--nets", (*NETS, *TRANSFORMERS), NETS)
     parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
     parser.add_argument("--threads", type=int, default=2, help="threads of every engine (default: 2)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds of turns (default: 10)")
     parser.add_argument("--seed", type=int, default=0, help="of weights and input")
-    output.choice(parser, "--peers", ENGINES, [name for name in ENGINES if name != "bslite-layerwise"])
+    output.choice(parser, "--peers", RIVALS, [name for name in RIVALS if name != "bslite-layerwise"])
+    parser.add_argument(
+        "--precision", nargs="+", default=[DEFAULT], choices=WORDS, metavar="WORD",
+        help=f"of bslite's products, a column each, beside peers of the same: {', '.join(WORDS)} "
+        f"(default: {DEFAULT})",
+    )  # fmt: skip
     parser.add_argument(
         "--memory", action="store_true", help="also measure each engine's memory, in a process of its own"
     )

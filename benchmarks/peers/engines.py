@@ -5,6 +5,7 @@ Each gets its input in the form it likes best, made beforehand.
 """
 
 import shutil
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,20 +15,24 @@ from benchmarks.rivals import Unavailable
 from bslite.spec import Array
 
 
-class Engine:
+class Engine(ABC):
     """Base of the rivals, made from a network and what it runs on: threads, or a device.
 
-    Making one may take long (it compiles); calling it is what is timed.
+    Making one may take long (it compiles); calling it is what is timed. ``precision``: of its products, a
+    word of `bslite.arithmetic.Precision`.
     """
 
     name: ClassVar[str]
+    precision: ClassVar[str] = "float32"
     ours: ClassVar[bool] = False
 
+    @abstractmethod
     def __init__(self, net: Any, on: Any) -> None:
-        raise NotImplementedError
+        """Make it ready."""
 
+    @abstractmethod
     def __call__(self) -> Any:
-        raise NotImplementedError
+        """One inference."""
 
     def answer(self, result: Any) -> Array:
         """The result as an array: the outputs alone, of what gives a state besides."""
@@ -36,7 +41,7 @@ class Engine:
 
 
 class Bslite(Engine):
-    """bslite's engine."""
+    """bslite's engine; of what runs in float32 the user says nothing."""
 
     name = "bslite"
     ours = True
@@ -46,9 +51,12 @@ class Bslite(Engine):
         from bslite.api import run
 
         self.run, self.spec, self.x, self.threads = run, net.spec, net.x, threads
+        self.told = None if self.precision == Engine.precision else self.precision
 
     def __call__(self) -> Any:
-        return self.run(self.spec, self.x, layerwise=self.layerwise, threads=self.threads)
+        return self.run(
+            self.spec, self.x, layerwise=self.layerwise, threads=self.threads, precision=self.told
+        )
 
 
 class BsliteLayerwise(Bslite):
@@ -83,6 +91,8 @@ class TorchChannelsLast(TorchEager):
         import copy
 
         super().__init__(net, threads)
+        if self.x.ndim != 4:
+            raise Unavailable("its layout is of images, which this network does not take")
         layout = self.torch.channels_last
         self.module = copy.deepcopy(net.module).to(memory_format=layout)
         self.x = self.x.to(memory_format=layout)
@@ -131,15 +141,16 @@ class OnnxRuntime(Engine):
 
 
 class OpenVino(Engine):
-    """openvino, held to float32."""
+    """openvino, told which precision to take: left to itself it takes bfloat16 where there is AMX."""
 
     name = "openvino"
+    hint = "f32"
 
     def __init__(self, net: Net, threads: int) -> None:
         import openvino as ov
 
         settings = {
-            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_PRECISION_HINT": self.hint,
             "INFERENCE_NUM_THREADS": threads,
             "PERFORMANCE_HINT": "LATENCY",
         }

@@ -8,37 +8,59 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.engines import ENGINES, Engine
+from benchmarks.blocks import in_blocks
+from benchmarks.peers.columns import AGAINST, COLUMNS, DEFAULT, column
+from benchmarks.peers.engines import Bslite, Engine
 from benchmarks.peers.memory import memory_of
-from benchmarks.peers.nets import Net, make
+from benchmarks.peers.nets import Net, distance, make
+from benchmarks.peers.tiles import arithmetic_of
 from benchmarks.rivals import Times
 from benchmarks.roofline import work
 from bslite.cli.timing import interleaved, medians
 from bslite.verification import FACTOR, TINY
 
 Note = Callable[[str], None]
+#: Relative L2 from float64 that is allowed for being of fewer bits.
+BOUNDS = {"bfloat16_3x": 1e-3, "bfloat16": 0.1}
 
 
 @dataclass
 class Result(Times):
-    """What was found for one network and batch size; seconds throughout, rivals by name."""
+    """What was found for one network and batch size; seconds throughout, rivals by the names of columns."""
 
     net: str
     batch: int
     threads: int
     ready: dict[str, float] = field(default_factory=dict)  # from nothing to the first answer
-    errors: dict[str, float] = field(default_factory=dict)  # relative L2 from float64
+    errors: dict[str, float] = field(default_factory=dict)  # relative L2 from float64, of the whole batch
+    #: Relative L2 from bslite's reference in float64, of so many images, the first of the batch.
+    reference_errors: dict[str, float] = field(default_factory=dict)
+    reference_images: int = 0
+    arithmetic: dict[str, str] = field(default_factory=dict)  # of bslite's columns; see peers/tiles.py
     flops: float | None = None
     bytes: float | None = None
     memory: dict[str, dict[str, int]] = field(default_factory=dict)  # bytes; see peers/memory.py
 
     @property
+    def best_peer(self) -> str | None:
+        """The fastest rival in float32 that is not ours."""
+        return self.best_against(DEFAULT)
+
+    @property
     def ratio(self) -> float | None:
-        """How many times as long as bslite the best rival takes: above 1, bslite is faster."""
-        best = self.best_peer
-        if best is None or "bslite" not in self.seconds:
-            return None
-        return self.seconds[best] / self.seconds["bslite"]
+        """How many times as long as bslite, in float32, the best rival takes: above 1, bslite is faster."""
+        return self.ratio_of(DEFAULT)
+
+    def best_against(self, precision: str) -> str | None:
+        """The fastest of the rivals that bslite's column of that precision is held against."""
+        like = AGAINST[precision]
+        others = [n for n in self.seconds if not COLUMNS[n].ours and COLUMNS[n].precision == like]
+        return min(others, key=self.seconds.__getitem__) if others else None
+
+    def ratio_of(self, precision: str) -> float | None:
+        """As `ratio`, of bslite in a precision and what it is held against."""
+        best, ours = self.best_against(precision), self.seconds.get(column("bslite", precision))
+        return None if best is None or ours is None else self.seconds[best] / ours
 
 
 def compare(
@@ -52,9 +74,12 @@ def compare(
     _ = net.exact
     with result.noting("bslite"):
         result.flops, result.bytes = work(net.spec, batch)
-    peers = right_ones(net, {e: ENGINES[e] for e in engines}, result, note)
+    peers = right_ones(net, {e: COLUMNS[e] for e in engines}, result, note)
+    note(f"{name} batch {batch}: comparing with the reference in float64")
+    with result.noting("reference"):
+        _compare_with_reference(net, peers, result)
     note(f"{name} batch {batch}: timing {', '.join(peers)}")
-    result.rounds = in_turns(peers, result.failures, rounds)
+    result.rounds = in_turns(peers, result.failures, rounds, in_blocks)
     result.seconds = medians(result.rounds)
     timed = list(result.rounds)
     del peers
@@ -78,10 +103,21 @@ def right_ones(
     error = result.errors.get("torch")
     bound = net.bound if error is None else FACTOR * error + TINY
     for name in list(peers):
-        if not result.errors[name] <= bound:
-            result.failures[name] = f"wrong answer: error {result.errors[name]:.1e}, bound {bound:.1e}"
+        allowed = max(bound, BOUNDS.get(engines[name].precision, 0.0))
+        if not result.errors[name] <= allowed:
+            result.failures[name] = f"wrong answer: error {result.errors[name]:.1e}, bound {allowed:.1e}"
             del peers[name]
     return peers
+
+
+def _compare_with_reference(net: Net, peers: Mapping[str, Engine], result: Result) -> None:
+    exact = net.reference
+    result.reference_images = len(exact)
+    for name, peer in peers.items():
+        result.reference_errors[name] = distance(peer.answer(peer())[: len(exact)], exact)
+        if isinstance(peer, Bslite):
+            how = result.threads, peer.layerwise, peer.precision
+            result.arithmetic[name] = arithmetic_of(peer.spec, peer.x, *how)
 
 
 def _prepare(net: Net, name: str, engine: type[Engine], result: Result) -> Engine:
@@ -94,9 +130,12 @@ def _prepare(net: Net, name: str, engine: type[Engine], result: Result) -> Engin
 
 
 def in_turns(
-    peers: Mapping[str, Callable[[], object]], failures: dict[str, str], rounds: int, **options: Any
-) -> dict[str, list[float]]:
-    """`interleaved`, with its options. If one fails, ``failures`` gets a line and the others start again."""
+    peers: Mapping[str, Callable[[], object]], failures: dict[str, str], rounds: int,
+    timed: Callable[..., dict[str, list[float]]] = interleaved, **options: Any,
+) -> dict[str, list[float]]:  # fmt: skip
+    """`interleaved` or `in_blocks`, with its options. If one fails, ``failures`` gets a line and the others
+    start again.
+    """
     left, at_work = dict(peers), ""
 
     def turn(name: str) -> object:
@@ -106,7 +145,7 @@ def in_turns(
 
     while left:
         try:
-            return interleaved({name: functools.partial(turn, name) for name in left}, rounds, **options)
+            return timed({name: functools.partial(turn, name) for name in left}, rounds, **options)
         except Exception as e:
             failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
             del left[at_work]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.memory import Growth, apart
-from benchmarks.peers.engines import ENGINES
+from benchmarks.peers.columns import COLUMNS
+from benchmarks.peers.engines import TorchEager
 from benchmarks.peers.nets import Net, import_models
 from bslite.spec import Array, ModelSpec
 
@@ -25,7 +26,7 @@ CAPTION = (
 
 
 class Stored:
-    """A network in files; what `ENGINES` are made from, each form loaded when it is asked for."""
+    """A network in files; what `COLUMNS` are made from, each form loaded when it is asked for."""
 
     def __init__(self, path: str) -> None:
         self.path = Path(path)
@@ -80,16 +81,16 @@ def memory_of(net: Net, engine: str, threads: int) -> dict[str, int]:
 
 def measure(model: str, warmup: str, engine: str, threads: int) -> dict[str, int]:
     """As `memory_of`, of this process, which must be a fresh one."""
-    if issubclass(ENGINES[engine], ENGINES["torch"]):
+    if issubclass(COLUMNS[engine], TorchEager):
         import_models()  # before the growth is measured: unpickling would import it
-    small = ENGINES[engine](Stored(warmup), threads)
+    small = COLUMNS[engine](Stored(warmup), threads)
     for _ in range(2):
         small()
     del small
     net = Stored(model)
     _ = net.x
     growth = Growth()
-    rival = ENGINES[engine](net, threads)
+    rival = COLUMNS[engine](net, threads)
     del net
     rival()  # some only now choose kernels and pack weights
     making = growth.peak()

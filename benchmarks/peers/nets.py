@@ -1,4 +1,6 @@
-"""The networks compared: torchvision's own definitions with seeded weights, in every form the rivals take."""
+"""The networks compared: torchvision's own definitions, and BERT, with seeded weights; in every form that the
+rivals take.
+"""
 
 import copy
 import functools
@@ -25,7 +27,10 @@ NETS = (
     "mobilenet_v2",
     "efficientnet_b0",
 )
+TRANSFORMERS = ("bert_base", "vit_b_16")  # measured where they are named
 SIDES = {"inception_v3": 299}
+IMAGES = 2  # of a batch, that the reference computes
+SAME = 1e-9  # relative L2 that two answers in float64 may differ by
 
 
 class Net:
@@ -50,6 +55,19 @@ class Net:
         return answer
 
     @functools.cached_property
+    def reference(self) -> Array:
+        """The answer of bslite's reference in float64, of the first `IMAGES` of ``x``.
+
+        Raises ValueError if it is not torch's.
+        """
+        from bslite import reference
+
+        made = reference.run(self.spec, [self.x[:IMAGES]], np.float64)[0]
+        if not (off := distance(made, self.exact[:IMAGES])) <= SAME:
+            raise ValueError(f"bslite's reference in float64 differs from torch by {off:.1e}")
+        return made
+
+    @functools.cached_property
     def spec(self) -> ModelSpec:
         """The model in bslite: by name where it knows the architecture, else captured from the module."""
         import torch
@@ -70,11 +88,16 @@ class Net:
         import torch
 
         path = self.folder / f"{self.name}-{len(self.x)}.onnx"
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            torch.onnx.export(
-                self.module, (torch.from_numpy(self.x),), str(path), dynamo=False, opset_version=17
-            )
+        fast = torch.backends.mha.get_fastpath_enabled()
+        torch.backends.mha.set_fastpath_enabled(False)  # it is one operation, which ONNX does not have
+        try:
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")
+                torch.onnx.export(
+                    self.module, (torch.from_numpy(self.x),), str(path), dynamo=False, opset_version=17
+                )
+        finally:
+            torch.backends.mha.set_fastpath_enabled(fast)
         return path
 
     def error(self, answer: Array, batch: int | None = None) -> float:
@@ -104,9 +127,18 @@ class Net:
 
 def make(name: str, batch: int, seed: int, folder: Path, checked: int | None = None) -> Net:
     """A network by name, with weights and input from ``seed``; ``folder`` takes its files."""
-    side = SIDES.get(name, 224)
-    x = np.random.default_rng(seed).standard_normal((batch, 3, side, side), np.float32)
+    x = np.random.default_rng(seed).standard_normal((batch, *shape(name)), np.float32)
     return Net(name, module(name, seed), x, folder, checked)
+
+
+def shape(name: str) -> tuple[int, ...]:
+    """Of one image, or of the embedded tokens of one text."""
+    if name == "bert_base":
+        from benchmarks.peers import bert
+
+        return bert.TOKENS, bert.HIDDEN
+    side = SIDES.get(name, 224)
+    return 3, side, side
 
 
 def distance(answer: Array, exact: Array) -> float:
@@ -117,7 +149,11 @@ def distance(answer: Array, exact: Array) -> float:
 
 
 def module(name: str, seed: int) -> Any:
-    """torchvision's module in eval mode; the tests' helper is the one place that knows how to import it."""
+    """BERT, or torchvision's module, in eval mode; only the tests' helper knows how to import the latter."""
+    if name == "bert_base":
+        from benchmarks.peers.bert import bert
+
+        return bert(seed)
     return _helper().model(name, seed)
 
 
