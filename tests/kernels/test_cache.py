@@ -229,3 +229,29 @@ def test_a_forked_process_gives_other_names() -> None:
     os.waitpid(child, 0)
     with os.fdopen(reader) as said:
         assert abs(int(said.read()) - number()) > 10**6
+
+
+READS = """
+import os, warnings
+from bslite import cache
+os.access = lambda path, mode: mode != os.W_OK  # as in an image; root may write anywhere else
+cache.writable = lambda folder: cache._not_writable(folder, OSError(30, "Read-only file system"))
+import numpy as np, bslite
+from bslite.kernels.cpu import compiled
+from support.graphs import one_op
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    bslite.run(one_op("relu", (2, 3)), np.ones((2, 3), np.float32))
+    print(len(compiled), len(said))
+    bslite.run(one_op("cumsum", (2, 3), axis=1), np.ones((2, 3), np.float32))
+    print(len(compiled), "cannot keep compiled kernels" in str(said[-1].message) if said else said)
+"""
+
+
+@pytest.mark.processes
+def test_kernels_in_a_folder_that_cannot_be_written_are_read(tmp_path: Path) -> None:
+    fill = "import numpy as np, bslite; from support.graphs import one_op; bslite.run(one_op('relu', (2, 3)), "
+    printed(fill + "np.ones((2, 3), np.float32))", BSLITE_CACHE_DIR=str(tmp_path))
+    first, then = printed(READS, BSLITE_CACHE_DIR=str(tmp_path)).splitlines()
+    assert first == "0 0"
+    assert then == "1 True"

@@ -6,6 +6,7 @@ sources it is compiled from (`bslite.kernels.sources`); where no directory can b
 compiles its kernels anew and one warning says so.
 """
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,13 +60,24 @@ class KernelCache(Cache):
         return sig, (*target, "tiles") if has_tiles() else target  # the system may permit them or not
 
 
+class ReadCache(KernelCache):
+    """What is there is read; what has to be compiled is not kept, and a warning says so."""
+
+    def save_overload(self, sig, data):
+        version_folder(kernels_dir(), sources.digest_of(self._py_func))
+
+
 def cache_for(py_func: Callable[..., Any]) -> Cache | NullCache:
     """The cache for a kernel.
 
-    It stores nothing where no directory can be written, or where the source of ``py_func`` is not known.
+    It stores nothing where no directory can be written, or where the source of ``py_func`` is not known. What
+    lies in a directory that can only be read, as in an image, is read.
     """
     try:
         digest = sources.digest_of(py_func)
     except LookupError:
         return NullCache()
+    folder = kernels_dir() / digest
+    if folder.is_dir() and not os.access(folder, os.W_OK):
+        return ReadCache(py_func)
     return NullCache() if version_folder(kernels_dir(), digest) is None else KernelCache(py_func)
