@@ -3,11 +3,16 @@
 Exit codes: 0 fine, 1 a verification failed, 2 the command, the model or the input is wrong.
 """
 
+import re
 import sys
+import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
 from bslite.errors import BsliteError
+
+WIDTH = 80  # of messages
+BOUND = "\N{NO-BREAK SPACE}"  # where no line ends
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -27,5 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def _complain(message: str) -> int:
-    print(f"bslite: {message}", file=sys.stderr)
+    print(fitted(f"bslite: {message}"), file=sys.stderr)
     return 2
+
+
+def fitted(message: str) -> str:
+    """The message in lines of at most `WIDTH` characters. Commands to paste, and long words, stay whole."""
+    joined = re.sub(r"pip install (?=\S)", f"pip{BOUND}install{BOUND}", message)
+    lines = []
+    for line in joined.splitlines():
+        inner = line[: len(line) - len(line.lstrip())] + "  "
+        lines += textwrap.wrap(
+            line, WIDTH, subsequent_indent=inner, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    return "\n".join(lines).replace(BOUND, " ")

@@ -12,6 +12,7 @@ from bslite.cli import (
     run,
     serve,
     stream,
+    try_model,
     tune,
     verify,
     warmup,
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command("try")(try_model.try_model)  # "try" is a keyword of Python
 for command in (
     demo.demo,
     run.run,

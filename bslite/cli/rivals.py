@@ -2,7 +2,7 @@
 
 import importlib.util
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +57,29 @@ def onnxruntime_rival(
     """onnxruntime with an ONNX file, if it is installed and takes the file."""
     if path is None or not isinstance(model, OpenModel) or importlib.util.find_spec("onnxruntime") is None:
         return {}
+    try:
+        call = onnxruntime_call(path, model, inputs, threads)
+        call()
+    except Exception as e:
+        notes.print(f"without onnxruntime: {e}", markup=False)
+        return {}
+    return {ONNXRUNTIME: call}
+
+
+def onnxruntime_call(
+    path: Path, model: ModelSpec | OpenModel, inputs: list[Array], threads: int | None
+) -> Callable[[], Sequence[Any]]:
+    """onnxruntime with an ONNX file that has the inputs of ``model``; raises what onnxruntime raises."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     if threads is not None:
         options.intra_op_num_threads = threads
-    feeds = {i.name: x for i, x in zip(model.inputs, inputs, strict=True)}
-    try:
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        session.run(None, feeds)
-    except Exception as e:
-        notes.print(f"without onnxruntime: {e}", markup=False)
-        return {}
-    return {ONNXRUNTIME: lambda: session.run(None, feeds)}
+    names: list[str] = [i.name for i in tuple[Any, ...](model.inputs)]
+    feeds = dict(zip(names, inputs, strict=True))
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, feeds)
 
 
 def time_table(seconds: Mapping[str, list[float]]) -> Table:

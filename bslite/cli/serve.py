@@ -73,7 +73,9 @@ def serve(
     SIGTERM and Ctrl+C answer what was accepted and stop.
     """
     try:
-        import prometheus_client  # noqa: F401  # only to see that they are there
+        import httptools  # noqa: F401  # only to see that they are there
+        import orjson  # noqa: F401
+        import prometheus_client  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as e:

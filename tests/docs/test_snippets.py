@@ -35,7 +35,7 @@ NAMES = [page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in 
 #: Pages that start processes.
 PROCESSES = {"howto/serve"}
 #: Most snippets that may be left out, of all pages together.
-MOST_SKIPPED = 6
+MOST_SKIPPED = 5
 #: Lines of a shell that the environment of the tests stands for.
 INSTALLING = ("python3 -m venv ", "pip install ")
 #: What differs from machine to machine and from run to run: numbers with a point.

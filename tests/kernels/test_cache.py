@@ -250,7 +250,9 @@ with warnings.catch_warnings(record=True) as said:
 
 @pytest.mark.processes
 def test_kernels_in_a_folder_that_cannot_be_written_are_read(tmp_path: Path) -> None:
-    fill = "import numpy as np, bslite; from support.graphs import one_op; bslite.run(one_op('relu', (2, 3)), "
+    fill = (
+        "import numpy as np, bslite; from support.graphs import one_op; bslite.run(one_op('relu', (2, 3)), "
+    )
     printed(fill + "np.ones((2, 3), np.float32))", BSLITE_CACHE_DIR=str(tmp_path))
     first, then = printed(READS, BSLITE_CACHE_DIR=str(tmp_path)).splitlines()
     assert first == "0 0"

@@ -1,0 +1,1 @@
+"""What ``bslite try`` finds out about a model, and the screen that shows it."""
