@@ -200,6 +200,13 @@ class StepRecord(Record):
         return ""
 
     @property
+    def of_parts(self) -> int:
+        """Products of bfloat16 in the place of each float32 product; 0 for multiply-adds."""
+        return 0
+
+    @property
     def arithmetic(self) -> str:
-        """What takes the place of a float32 multiply-add, if anything does."""
-        return ""
+        """The same in words; empty for multiply-adds."""
+        if not self.of_parts:
+            return ""
+        return f"{self.of_parts} product{'s' * (self.of_parts > 1)} of bfloat16 for each of float32"

@@ -36,7 +36,9 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
     if any(len(view.shape) > AXES for view in plan.values.values()):
         more.append(STEP_KERNELS["copy_axes"])
-    if "conv" in own:
+    if "split_conv" in own:  # of numbers without exact parts, and perhaps of other sizes
+        more.append(STEP_KERNELS["conv"])
+    if "conv" in own or "split_conv" in own:
         more += [kernel_of(GemmSweep(vecs, max_rows(machine, vecs))) for vecs in range(1, max(WIDTHS) + 1)]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
 

@@ -102,10 +102,11 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
     """The row of ``unit``. ``at_once``: the part of the values' bytes that is in use at the same time."""
     known = [f for f in unit.fusions if f.value]
     cost = work(whole.spec, whole.shapes, plan, known) if known else Work(0, 0, 0)
-    floor, bound = whole.limits.floor(
-        cost.flops, cost.bytes, cost.weights, at_once * cost.bytes, whole.footprint
-    )
     main = main_step(plan, unit.steps)
+    floor, bound = whole.limits.floor(
+        cost.flops, cost.bytes, cost.weights, at_once * cost.bytes, whole.footprint,
+        main.record.of_parts if main else 0,
+    )  # fmt: skip
     first, last = unit.fusions[0], unit.fusions[-1]
     name, op, holds = first.name, first.op, first.holds
     if unit.stack is not None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from bslite.kernels.contracts.cpu.tiles import COLS, ROWS, TERMS
 from bslite.machine import Machine, Rates
 
 if TYPE_CHECKING:
@@ -30,23 +31,24 @@ class Limits:
     flops: float
     bandwidth: Mapping[str, float]
     capacity: Mapping[str, int]
+    tiles: float = 0.0  # FLOP/s of products of bfloat16 tiles; 0 where there is no unit for them
 
     def level(self, size: float) -> str:
         """The smallest level that holds ``size`` bytes."""
         return next((name for name, most in self.capacity.items() if size <= most), "memory")
 
     def floor(
-        self, flops: float, bytes_: float, weights: float, in_use: float, footprint: float
+        self, flops: float, bytes_: float, weights: float, in_use: float, footprint: float, products: int = 0
     ) -> tuple[float, str]:
         """Seconds that a layer takes at least, and what bounds it: "compute" or a level of the memory.
 
         ``bytes_`` of values it reads and writes come from the level that holds those ``in_use`` at the same
         time; the ``weights``, which were last used a whole run ago, from the one that holds the run's
-        ``footprint``.
+        ``footprint``. ``products``: of bfloat16 tiles for each of float32; 0 for multiply-adds.
         """
         near, far = self.level(in_use), self.level(footprint)
         moving = bytes_ / self.bandwidth[near] + weights / self.bandwidth[far]
-        computing = flops / self.flops
+        computing = products * flops / self.tiles if products and self.tiles else flops / self.flops
         return (computing, "compute") if computing >= moving else (moving, far if weights > bytes_ else near)
 
     def as_dict(self) -> dict[str, Any]:
@@ -77,4 +79,5 @@ def limits_of(machine: Machine, rates: Rates) -> Limits:
     for outer, inner in (("memory", "l3"), ("l3", "l2")):
         best[inner] = max(best[inner], best[outer])
     capacity = {"l2": machine.l2 * machine.threads, "l3": machine.l3}
-    return Limits(machine.threads, rates.clock, rates.flops, best, capacity)
+    tiles = 2.0 * ROWS * COLS * TERMS * rates.tiles
+    return Limits(machine.threads, rates.clock, rates.flops, best, capacity, tiles)

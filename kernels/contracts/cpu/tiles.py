@@ -118,10 +118,9 @@ class SplitConv(StepRecord, kernel="split_conv"):
         return f"{2 * ROWS}x{2 * COLS}"
 
     @property
-    def arithmetic(self) -> str:
-        """The products of parts, in words."""
-        products = self.sweep.products
-        return f"{products} product{'s' * (products > 1)} of bfloat16 for each of float32"
+    def of_parts(self) -> int:
+        """Those of the microkernel."""
+        return self.sweep.products
 
 
 class SplitPanels(StepRecord, kernel="split_panels"):
