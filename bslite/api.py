@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.arithmetic import current
+from bslite.arithmetic import current, precision_of
 from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
@@ -44,9 +44,11 @@ def run(
     reaches it, EngineError for a backend or precision that does not exist or cannot run here. Nothing is ever
     cast.
     """
-    if precision is not None:
+    if precision is None and type(spec) is not ModelSpec:
+        precision = getattr(spec, "precision", None)  # that of a compiled model
+    if precision is not None and precision_of(precision) is not current():
         with least(precision):
-            return run(spec, x, backend=backend, layerwise=layerwise, threads=threads)
+            return run(spec, x, backend=backend, layerwise=layerwise, threads=threads, precision=precision)
     if type(spec) is ModelSpec and (backend is None or backend == "cpu"):
         same = x if type(x) in (list, tuple) else [x]
         if (call := prepared(spec, same, threads, layerwise)) and (made := call(same)) is not None:
@@ -63,10 +65,11 @@ def run(
             outputs = found.outputs(made if isinstance(made, list) else [made])
         return outputs[0] if len(outputs) == 1 else outputs
     if hasattr(type(spec), "_bslite_explain") and spec is not model:  # a module, which bslite.compile took
-        if layerwise or (backend, threads) != (model.device, model.threads):
+        if layerwise or (backend, threads, current()) != (model.device, model.threads, model.precision):
             raise InputError(
                 f"model {model.name!r} is a compiled torch module, which runs as it was compiled: run() "
-                "takes no other backend or threads and no layerwise; give it bslite.from_torch(module, x)"
+                "takes no other backend, threads or precision and no layerwise; "
+                "give it bslite.from_torch(module, x)"
             )
         made = model(*(x if isinstance(x, (list, tuple)) else [x])).tuple()
         return made[0] if len(made) == 1 else list(made)

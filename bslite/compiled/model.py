@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from bslite.api import BACKENDS, check_threads
-from bslite.arithmetic import current, precision_of
+from bslite.arithmetic import Precision, current, precision_of
 from bslite.arithmetic import precision as least
 from bslite.compiled.outputs import Outputs
 from bslite.compiled.runners.runner import Options, Runner
@@ -58,6 +58,11 @@ class CompiledModel:
     def threads(self) -> int | None:
         """The number of threads asked for; None for as many as `bslite.run` takes."""
         return self._options.threads
+
+    @property
+    def precision(self) -> Precision:
+        """The least accuracy of products that it was compiled for."""
+        return self._options.precision
 
     @property
     def streams(self) -> int | None:
@@ -148,7 +153,7 @@ def compile(
     threads: int | None = None,
     streams: int | None = None,
     pin: bool = False,
-    precision: str = "float32",
+    precision: str | None = None,
 ) -> CompiledModel:
     """``model`` ready to run. Nothing is computed yet; kernels are compiled once per machine, not per model.
 
@@ -166,7 +171,8 @@ def compile(
     where a node has enough of them; calls then pass to threads of the streams.
 
     ``precision``: the least accuracy of products. "float32" promises errors no larger than those of float32
-    arithmetic, "ieee" float32 multiply-adds only; see `bslite.arithmetic.Precision`.
+    arithmetic, "ieee" float32 multiply-adds only; see `bslite.arithmetic.Precision`. By default what
+    `bslite.precision` says now, else "float32".
 
     Raises FileError for a file that cannot be read, SpecError for a model that is wrong, InputError if
     ``model`` is none of these, EngineError for a device, precision or number of threads that is not there.
@@ -178,7 +184,7 @@ def compile(
         threads, made = _streams(device, threads, streams, pin)
     else:
         made = None
-    options = Options(device, threads, precision_of(precision))
+    options = Options(device, threads, current() if precision is None else precision_of(precision))
     return CompiledModel(_runner(model, options), options, made)
 
 

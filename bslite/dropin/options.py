@@ -1,8 +1,8 @@
 """How `optimize` was called."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from bslite.arithmetic import Precision, precision_of
+from bslite.arithmetic import Precision, current, precision_of
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Options:
     training: bool | None = None  # None: steps in training mode
     bucket_mb: float | None = None
     memory: int | None = None
-    precision: Precision = Precision.FLOAT32
+    precision: Precision = field(default_factory=current)
 
     def __post_init__(self) -> None:
         """EngineError for an unknown precision, which may be given by its name."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from bslite.api import check_threads
-from bslite.arithmetic import precision_of
+from bslite.arithmetic import current, precision_of
 from bslite.dropin.options import Options
 from bslite.dropin.runner import SLOT, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
@@ -31,7 +31,7 @@ def optimize(
     training: bool | None = None,
     bucket_mb: float | None = None,
     memory: int | None = None,
-    precision: str = "float32",
+    precision: str | None = None,
 ) -> Any:
     """``module`` with a faster forward: a drop-in for it, sharing its parameters, submodules and hooks.
 
@@ -81,7 +81,16 @@ def optimize(
         return module
     _load()
     wrapped = _wrap(
-        module, Options(fallback, tune, threads, training, bucket_mb, memory, precision_of(precision))
+        module,
+        Options(
+            fallback,
+            tune,
+            threads,
+            training,
+            bucket_mb,
+            memory,
+            current() if precision is None else precision_of(precision),
+        ),
     )
     if example_inputs is not None:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)

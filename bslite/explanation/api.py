@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bslite.api import as_arrays, check_threads, cuda_tensors, settled
+from bslite.arithmetic import current, precision_of
 from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.explanation.cpu import Explanation
@@ -58,7 +59,8 @@ def explain(
 
     Raises InputError and SpecError as `bslite.run` does, EngineError for another backend.
     """
-    if precision is not None:
+    precision = getattr(spec, "precision", None) if precision is None else precision
+    if precision is not None and precision_of(precision) is not current():
         with least(precision):
             return explain(
                 spec, shape, threads=threads, batch=batch, runs=runs, limits=limits, backend=backend,

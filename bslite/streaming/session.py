@@ -9,6 +9,7 @@ import numpy as np
 
 from bslite.api import as_array, as_arrays, check_threads
 from bslite.arithmetic import Precision, current, precision_of
+from bslite.arithmetic import precision as least
 from bslite.cache import Recent
 from bslite.errors import InputError
 from bslite.ops import Shape
@@ -100,7 +101,8 @@ class Session:
         """
         with self._lock:
             found = self._held if held is None else self._checked_held(held)
-            start = self._streams.start(found)
+            with least(self._precision):
+                start = self._streams.start(found)
             if streams is None:
                 self._held, self._start, self.steps = found, start, 0
                 for now, first in zip(self._now.arrays, start, strict=True):

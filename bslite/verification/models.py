@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.arithmetic import current, precision_of
 from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.spec import Array, ModelSpec
@@ -41,7 +42,8 @@ def verify(
     """
     from bslite.api import as_arrays, on_host, run, settled
 
-    if precision is not None:
+    precision = getattr(spec, "precision", None) if precision is None else precision
+    if precision is not None and precision_of(precision) is not current():
         with least(precision):
             return verify(spec, x, module=module, threads=threads, on_layer=on_layer, backend=backend)
     spec, backend, threads = asked(spec, backend, threads)

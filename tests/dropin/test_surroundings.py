@@ -186,7 +186,7 @@ def test_training_follows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             made.append((y.detach(), *(p.grad.clone() for p in net.parameters())))
         ours, theirs = made[-2:]
         for a, b in zip(ours, theirs, strict=True):
-            torch.testing.assert_close(a, b)
+            assert float((a - b).norm()) <= 1e-5 * float(b.norm())  # what changes changes far more
         change(monkeypatch)
     assert made[0][0].shape != made[2][0].shape or not torch.allclose(made[0][0], made[2][0])
     assert runner_of(fast).in_torch == {}

@@ -36,7 +36,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def made_up(**rates: float) -> calibration.Calibration:
     """A calibration of this machine with invented rates."""
     blank = calibration.unmeasured()
-    usual = dict.fromkeys(dataclasses.asdict(blank.one), 1e11) | {"clock": 3e9} | rates
+    usual = dict.fromkeys(dataclasses.asdict(blank.one), 1e11) | {"clock": 3e9, "tiles": 0.0} | rates
     one = Rates(**{**usual, "threads": 1})
     most = {k: v if k in ("clock", "threads") else v * blank.cores for k, v in usual.items()}
     return dataclasses.replace(blank, date="2026", one=one, all=Rates(**{**most, "threads": blank.cores}))

@@ -14,7 +14,7 @@ from support.tiles import split_layers, tiles
 import bslite
 from bslite import reference
 from bslite.engines.cpu.engine import prepare
-from bslite.errors import EngineError
+from bslite.errors import EngineError, InputError
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.frontends.weights.state_dict import from_state_dict
 
@@ -100,6 +100,23 @@ def test_every_call_takes_it() -> None:
             compiled = torch.compile(module(), backend="bslite", options={"precision": word, "tune": False})
             assert torch.equal(compiled(x), relu)
     assert bslite.run(spec, X).tobytes() == want["float32"]
+
+
+@pytest.mark.usefixtures("tiles")
+def test_what_is_made_keeps_its_precision() -> None:
+    """By the context in which it is made, and where it is unwrapped."""
+    spec = layer()
+    want = {word: bslite.run(spec, X, precision=word).tobytes() for word in WORDS}
+    for word in WORDS:
+        with bslite.precision(word):
+            model, wrapped = bslite.compile(spec), bslite.optimize(module(), tune=False)
+        assert model(X)[0].tobytes() == bslite.run(model, X).tobytes() == want[word]
+        assert bslite.run(model, X, precision="ieee").tobytes() == want["ieee"]
+        assert bslite.report(wrapped).precision == word
+    assert not bslite.verify(bslite.compile(spec, precision="bfloat16"), X).passed
+    assert "bfloat16" not in str(bslite.explain(bslite.compile(spec, precision="ieee"), X))
+    with pytest.raises(InputError, match="no other backend, threads or precision"):
+        bslite.run(bslite.compile(module()), torch.from_numpy(X), precision="ieee")
 
 
 @pytest.mark.usefixtures("tiles")

@@ -78,7 +78,7 @@ def test_cases_of_ops(op: Op, case: Case) -> None:
 
 CONVS = {  # images, channels in and out, size, filter, and attributes
     "3x3": (1, 64, 64, (14, 14), (3, 3), {"padding": 1}),
-    "few of all": (1, 3, 5, (9, 9), (3, 3), {"padding": 1}),
+    "few of all": (1, 4, 5, (9, 9), (3, 3), {"padding": 1}),
     "odd channels": (2, 33, 70, (7, 9), (3, 3), {"padding": 1}),
     "stride 2": (1, 40, 48, (15, 14), (3, 3), {"padding": 1, "stride": 2}),
     "strides": (1, 33, 17, (23, 20), (5, 3), {"padding": (2, 1, 2, 1), "stride": (3, 2)}),
@@ -154,7 +154,7 @@ def test_other_layers_that_multiply(name: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 15, 32, 33, 100])
-@pytest.mark.parametrize(("terms", "outputs"), [(32, 32), (31, 33), (700, 16), (1500, 70)])
+@pytest.mark.parametrize(("terms", "outputs"), [(32, 32), (33, 31), (700, 16), (1500, 70)])
 def test_products_of_rows(rows: int, terms: int, outputs: int) -> None:
     x = noise(rows, terms)
     check(one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs)), x)
@@ -200,10 +200,32 @@ def test_weights_without_exact_parts_stay_float32(planted: float) -> None:
     assert made.tobytes() == bslite.run(spec, x, precision="ieee").tobytes()
 
 
+def test_few_terms_are_computed_by_float32() -> None:
+    """What six products leave out would show."""
+    x = noise(40, 31)
+    ran(one_op("linear", x, weight=noise(33, 31)), x, split=False)
+
+
 def test_magnitudes_of_thirty_decades() -> None:
     rng = np.random.default_rng(2)
     x = noise(64, 96) * np.float32(10.0) ** rng.integers(-15, 15, (64, 96)).astype(np.float32)
     check(one_op("linear", x, weight=noise(64, 96)), x)
+
+
+def test_rows_between_windows_are_not_looked_at() -> None:
+    """Whether a band ends there or not."""
+    x = noise(1, 32, 24, 6)
+    x[:, :, 10] = 1e-38
+    check(one_op("conv2d", x, weight=noise(33, 32, 1, 3), stride=(4, 1)), x)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_matrices_of_a_batch_have_the_bits_that_they_have_alone(batch: int) -> None:
+    spec = one_op("matmul", ("N", 36, 32), ("N", 32, 40))
+    a, b = noise(batch, 36, 32), noise(batch, 32, 40, seed=1)
+    made = ran(spec, a, b)
+    for x, y, want in zip(a, b, made, strict=True):
+        np.testing.assert_array_equal(bslite.run(spec, [x[None], y[None]])[0], want)
 
 
 @pytest.mark.parametrize("planted", [3e38, -3e38])

@@ -55,7 +55,8 @@ def alike(
             assert torch.equal(own, other), key
             continue
         error, bound = (float((x.double() - value).norm()) for x in (own, other))
-        least = TINY * max(float(value.norm()), 0.1 * sizes[key.partition(" ")[0]])
+        # A last place, not half of one: torch's result may be lucky where it is few numbers.
+        least = 2 * TINY * max(float(value.norm()), 0.1 * sizes[key.partition(" ")[0]])
         assert error <= 4 * bound + least, f"{key}: error {error:.3g}, torch's {bound:.3g}"
     told = list(runner_of(ours).in_torch)
     assert reason in "; ".join(told) if reason else told == [], told

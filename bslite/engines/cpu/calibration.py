@@ -3,8 +3,8 @@
 `bslite.engines.cpu.calibrate` measures it, which takes some seconds and happens only on request (``bslite
 calibrate``). The result lies next to the compiled kernels, one file for each CPU, vector width and number of
 cores, and `detect` takes it into the Machine it describes. `detect` never measures by itself, so the same
-files give the same plans. Results are the same bits whatever the plan: no sum is cut or ordered by a
-calibration.
+files give the same plans. Results are the same bits whatever the rates: no sum is cut or ordered by them.
+Only that a unit for tiles was measured at all changes bits: from then on layers are computed on it.
 """
 
 import functools
@@ -98,6 +98,8 @@ def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
     """The machine with the measured rates for its number of threads; unchanged without a calibration."""
     if calibration is None:
         return machine
+    from bslite.kernels.cpu.vector.target import has_tiles
+
     rates = at_threads(calibration, machine.threads)
     one = calibration.one
     ports = max(1, round(one.flops / (2 * machine.lanes * one.clock)))
@@ -109,7 +111,7 @@ def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
         l2_bytes_per_cycle=_rounded(rates.l2_read / cycles),
         l3_bytes_per_cycle=_rounded(rates.l3_read / cycles),
         memory_bytes_per_cycle=_rounded(rates.memory_read / cycles),
-        tile_cycles=_rounded(cycles / rates.tiles) if rates.tiles else 0.0,
+        tile_cycles=_rounded(cycles / rates.tiles) if rates.tiles and has_tiles() else 0.0,
         measured=rates,
     )
 

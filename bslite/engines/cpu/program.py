@@ -9,6 +9,7 @@ import numpy.typing as npt
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.stack import Stacked
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
+from bslite.kernels.contracts.cpu.tiles import TileSweep
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 from bslite.machine import Machine
 from bslite.plan import Const
@@ -36,11 +37,22 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
     if any(len(view.shape) > AXES for view in plan.values.values()):
         more.append(STEP_KERNELS["copy_axes"])
-    if "split_conv" in own:  # of numbers without exact parts, and perhaps of other sizes
-        more.append(STEP_KERNELS["conv"])
-    if "conv" in own or "split_conv" in own:
+    if machine.tile_cycles and {"conv", "split_conv"} & own.keys():
+        # Other sizes, and numbers without exact parts, take the other one.
+        products = {s.record.of_parts for p in _within(plan) for s in p.steps} - {0}
+        more += [
+            STEP_KERNELS["conv"],
+            STEP_KERNELS["split_conv"],
+            *map(kernel_of, map(TileSweep, products or {6})),
+        ]
+    if {"conv", "split_conv"} & own.keys():
         more += [kernel_of(GemmSweep(vecs, max_rows(machine, vecs))) for vecs in range(1, max(WIDTHS) + 1)]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
+
+
+def _within(plan: CpuPlan) -> list[CpuPlan]:
+    """A plan and those of its stacks."""
+    return [plan, *(inner for step in plan.steps for p in step.plans for inner in _within(p))]
 
 
 class Program:

@@ -31,6 +31,7 @@ from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import choose_items, line_tiling
 
+CYCLES = 16.0  # of a product of tiles, by which layers are chosen: what was measured may differ by a little
 SPLIT = 0.7  # cycles to split a number
 STORED = 1.0  # cycles of a register of results behind its sums
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
@@ -161,10 +162,9 @@ def split_conv(
     decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
     nothing of the sizes may decide. ``bias``: gives one that is a value, in registers.
     """
-    machine, products, mine = b.machine, b.tuning.precision.products, channels // of.groups
-    if not products or not machine.tile_cycles or weights.key in b.tuning.inexact:
-        return False
-    if not is_faster(machine, image, of, mine, products):
+    machine, mine = b.machine, channels // of.groups
+    products = on_tiles(b, of, channels, image, weights.key)
+    if not products:
         return False
     parts, (row_step, col_step) = PARTS[products], of.phases
     deep, rows, cols = of.window
@@ -244,6 +244,22 @@ def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int, products: 
     read = size.made * of.phases[0] * of.phases[1] * of.window.depth.taps
     stored = size.made * -(-channels // machine.lanes) * STORED
     return of.groups * (tiles + SPLIT * read * of.blocks * TERMS + stored)
+
+
+def on_tiles(
+    b: CpuBuilder, of: Sum, channels: int, image: tuple[int, int] | None, key: str | None = None
+) -> int:
+    """The products of parts that compute a layer, whose weights may be the parameter ``key``; 0: none do.
+
+    It depends on the layer and the processor alone, on nothing that was measured and on no number of threads.
+    """
+    products = b.tuning.precision.products
+    if not products or not b.machine.tile_cycles or key in b.tuning.inexact:
+        return 0
+    if of.window.taps * of.depth < TERMS:
+        return 0  # what six products leave out is up to 2**-21 of each: too much where few terms are summed
+    usual = Machine(lanes=b.machine.lanes, registers=b.machine.registers, tile_cycles=CYCLES)
+    return products if is_faster(usual, image, of, channels // of.groups, products) else 0
 
 
 @functools.lru_cache(4096)

@@ -1,8 +1,8 @@
 """The record of convolutions and products on a unit that multiplies tiles of bfloat16. Strides are in bytes.
 
 A float32 is exactly the sum of three bfloat16 numbers, its *parts*: the leading 8 bits of its significand,
-the next 8 and the last 8. The unit multiplies a tile of 16 rows of 32 terms by one of 32 terms for 16 columns
-and adds to 16 x 16 float32 sums. How many products of parts are summed is the step's arithmetic.
+the next 8 and the last 8. The unit multiplies a tile of 16 rows of 32 terms by one of 32 terms for 16
+columns and adds to 16 x 16 float32 sums. How many products of parts are summed is the step's arithmetic.
 """
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue

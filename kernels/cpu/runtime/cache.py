@@ -63,6 +63,12 @@ class KernelCache(Cache):
 class ReadCache(KernelCache):
     """What is there is read; what has to be compiled is not kept, and a warning says so."""
 
+    def load_overload(self, sig, target_context):
+        try:
+            return super().load_overload(sig, target_context)
+        except OSError:  # another user's files
+            return None
+
     def save_overload(self, sig, data):
         version_folder(kernels_dir(), sources.digest_of(self._py_func))
 
@@ -78,6 +84,6 @@ def cache_for(py_func: Callable[..., Any]) -> Cache | NullCache:
     except LookupError:
         return NullCache()
     folder = kernels_dir() / digest
-    if folder.is_dir() and not os.access(folder, os.W_OK):
+    if folder.is_dir() and os.access(folder, os.R_OK | os.X_OK) and not os.access(folder, os.W_OK):
         return ReadCache(py_func)
     return NullCache() if version_folder(kernels_dir(), digest) is None else KernelCache(py_func)

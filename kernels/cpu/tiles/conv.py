@@ -57,6 +57,8 @@ def _split_band(s, x, plane_number, first_line, lines, band):
         number = s.deep_start + plane_number * s.deep_step + deep * s.deep_dilation
         to_deep, of_deep = band + deep * s.slab, x + deep * s.x_deep
         for row in range((lines - 1) * s.row_step + s.filter_rows):
+            if row % row_phases >= s.filter_rows:
+                continue  # between windows: nobody reads it
             line = to_deep + row % row_phases * col_phases * plane + row // row_phases * pitch * pixel
             inside = 0 <= above + row < s.rows and 0 <= number < s.deep_have
             for phase in range(col_phases):

@@ -1,5 +1,4 @@
-"""Float32 numbers as parts of bfloat16, exactly: the leading 8 bits of the significand, the next 8, the last
-8.
+"""Float32 numbers as parts of bfloat16, exactly: the leading 8 bits of the significand, the next 8, the last.
 
 Each part is what remains of the one before, cut off, not rounded; the differences are exact. NaN, infinities
 and numbers so small that a part is below the normal range, which the unit flushes to zero, are noticed.

@@ -136,7 +136,9 @@ def _on_tiles(
     n, channels, d, p, q = volume(y).shape
     xi, _, xp, xl, xc = volume(x).strides
     size = Pixels(n, d, p, q)
-    whole = math.prod(b.crop.whole[layer.name][2:-1]) * q // (rows.step * deep.step), q
+    made = b.crop.whole[layer.name][2:]
+    line = made[-1] if made[-1] > 1 else math.prod(made)  # a column is a line
+    whole = max(1, math.prod(made) // (deep.step * rows.step * cols.step)), max(1, line // cols.step)
     places = [Places(x, origin, xi, deep.stride * xp, rows.stride * xl, cols.stride * xc)]
     for view in (y, residual):
         if view is not None:
@@ -157,7 +159,7 @@ def _on_tiles(
     of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
-        clipped, weights, whole, lambda: bias_of(b, layer, filters.groups),
+        clipped, weights, whole if window.taps > 1 else None, lambda: bias_of(b, layer, filters.groups),
     )  # fmt: skip
 
 

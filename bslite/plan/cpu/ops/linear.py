@@ -40,7 +40,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     )
     done = split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
-        None if weight is None else (m, m), lambda: bias_of(b, layer),
+        None, lambda: bias_of(b, layer),
     )  # fmt: skip
     if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))

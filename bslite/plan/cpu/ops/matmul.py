@@ -12,7 +12,18 @@ from bslite.plan.core.views import NO_HALO, View, contiguous
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, pack
 from bslite.plan.cpu.reduction import reduction_of_rows
-from bslite.plan.cpu.split import PIXEL, Near, Packed, Pixels, Places, Sum, Weights, in_lines, split_conv
+from bslite.plan.cpu.split import (
+    PIXEL,
+    Near,
+    Packed,
+    Pixels,
+    Places,
+    Sum,
+    Weights,
+    in_lines,
+    on_tiles,
+    split_conv,
+)
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import LineTiling
@@ -45,7 +56,8 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     """Append the steps for operands of the full batch; return False, without a step, for too many."""
     (m, k), n = x.shape[-2:], w.shape[-1]
     batch = y.shape[:-2]
-    if math.prod(batch) == 1:
+    tiles_take_it = bool(batch) and on_tiles(b, Sum(PIXEL, k), n, None) > 0
+    if math.prod(batch) == 1 and not tiles_take_it:
         left, right, made = (View(v.buffer, v.offset, v.shape[-2:], v.strides[-2:]) for v in (x, w, y))
         matrices = Matrices(right, right.offset, k, n, right.strides[0], right.strides[1])
         if multiplied_unpacked(b, layer, left, matrices, reduction_of_rows(k, n), made):
@@ -92,7 +104,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         )
         some = Weights(functools.partial(parts_of, at_w))
         if batch and split_conv(
-            b, layer, size, Sum(PIXEL, k), from_x, Near(0, 0, 0), to_y, None, n, False, some, (m, m)
+            b, layer, size, Sum(PIXEL, k), from_x, Near(0, 0, 0), to_y, None, n, False, some, None
         ):
             continue
         contraction(
