@@ -38,6 +38,7 @@ def try_model(
     from bslite.engines.cpu.threads import default_threads
 
     title = (model.name if model else str(arch)) + options.describe_weights(arch, weights, seed)
+    onnx = model if model and model.suffix.lower() == ".onnx" else None
     try:
         with activity("Loading"):
             start = time.perf_counter()
@@ -45,10 +46,11 @@ def try_model(
             made = compile(loaded, threads=threads or default_threads(), precision=precision.value)
             inputs = make_inputs(behind(made), input_file, shape, batch, seed)
             loading = time.perf_counter() - start
-        onnx = model if model and model.suffix.lower() == ".onnx" else None
         found = tried(title, onnx, made, inputs, loading, peers)
     except UnsupportedError as e:
-        typer.echo(lacking(title, str(e), str(model)))
+        if onnx is None or "\n" not in str(e):  # it lists no operators, and says itself what to do
+            raise
+        typer.echo(lacking(title, str(e), str(onnx)))
         options.write_figures(json_file, {"model": title, "loads": False, "lacks": str(e).splitlines()})
         raise typer.Exit(2) from None
     source = Source.file(model) if model else Source.architecture(str(arch), weights)

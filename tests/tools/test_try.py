@@ -130,6 +130,22 @@ def test_operators_that_bslite_lacks(screen: Screen, tmp_path: Path, monkeypatch
     assert any("Odder" in line for line in found["lacks"])
 
 
+def test_no_advice_on_operators_where_none_is_lacking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], [value("x", [2])], [value("y", [2])])
+    proto.opset_import[0].version = 999
+    for arguments, said in (
+        ([saved(tmp_path, proto, monkeypatch)], "opset 999"),
+        (["--arch", "resnet49"], "unknown architecture 'resnet49'"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["try", *arguments])
+        out, err = capsys.readouterr()
+        assert (stop.value.code, out) == (2, "")
+        assert said in err
+
+
 def test_rows_that_see_each_other(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [
         helper.make_node("ReduceMean", ["x"], ["m"], axes=[0], keepdims=1),

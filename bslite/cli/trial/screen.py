@@ -61,10 +61,11 @@ def screen(trial: Trial, source: Source) -> str:
 
 
 def lacking(title: str, message: str, path: str) -> str:
-    """The screen of a model that does not load; ``message``: what it lacks, a line for each thing."""
+    """The screen of an ONNX file that does not load; ``message``: below its first line, what bslite lacks, a
+    line for each operator.
+    """
     lines = [_short(f"{title}: does NOT load, bslite lacks some of its operators", WIDTH)]
-    found = [line.strip() for line in message.splitlines() if line.strip()]
-    found = found[1:] or found
+    found = [line.strip() for line in message.splitlines()[1:] if line.strip()]
     for line in found[:MOST_LACKING]:
         lines += _row("lacks", line, 2)
     if len(found) > MOST_LACKING:
