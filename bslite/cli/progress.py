@@ -43,6 +43,6 @@ def steps(title: str, total: int) -> Iterator[Callable[[str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     if not notes.is_terminal:
         notes.print(f"{title} ...")
-    with Progress(*columns, console=notes, transient=True) as bar:
+    with Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal) as bar:
         task = bar.add_task(title, total=total)
         yield lambda name: bar.update(task, advance=1, description=f"{title}: {name}")

@@ -14,9 +14,9 @@ def top_classes(scores: Array, count: int = 5) -> list[tuple[int, float]]:
 
 
 def top_table(columns: dict[str, Array], count: int = 5) -> Table:
-    """A table of the top classes, one column per rows of scores."""
-    table = Table("rank", *columns, box=None, padding=(0, 2))
+    """The top classes and their shares, a column for each row of scores; four columns fit 80 characters."""
+    table = Table("class", *columns, box=None, padding=(0, 2))
     ranked = [top_classes(scores, count) for scores in columns.values()]
     for rank, row in enumerate(zip(*ranked, strict=True), 1):
-        table.add_row(str(rank), *(f"class {index}  {100 * share:.2f} %" for index, share in row))
+        table.add_row(f"no. {rank}", *(f"{index}  {100 * share:.2f} %" for index, share in row))
     return table

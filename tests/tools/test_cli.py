@@ -1,5 +1,6 @@
 """The command line, in process: what each command prints, and how it fails."""
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -14,8 +15,10 @@ from support.onnx_models import image_net, one, tokens, value
 pytest.importorskip("typer")
 pytest.importorskip("PIL")
 
+from rich.console import Console
+
 from bslite import api
-from bslite.cli import demo, info, inputs, progress, timing
+from bslite.cli import demo, info, inputs, progress, timing, top
 from bslite.engines import cpu
 from bslite.frontends.weights import architectures
 
@@ -51,10 +54,19 @@ def test_run_a_file_on_the_sample(call: Any, saved: Path, tmp_path: Path) -> Non
     target = tmp_path / "scores.npy"
     out = call("run", str(saved), "-i", str(inputs.SAMPLE), "--batch", "2", "--save", str(target))
     assert "[2, 1000] float32" in out
-    assert out.count("class ") == 10
+    assert out.count(" %") == 10
     scores = np.load(target)
     assert scores.shape == (2, 1000)
     assert np.array_equal(scores[0], scores[1])
+    best = int(scores[0].argmax())
+    assert out.split("no. 1 ")[1].split()[::3][:2] == [str(best)] * 2, "class, share, %"
+
+
+def test_four_images_fit_80_columns() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(top.top_table({f"image {i}": noise(1, 1000)[0] for i in range(4)}))
+    lines = console.export_text().splitlines()
+    assert [line.count("%") for line in lines] == [0, 4, 4, 4, 4, 4]
 
 
 def test_run_agrees_with_the_reference(call: Any, tmp_path: Path) -> None:

@@ -84,6 +84,15 @@ def test_table_and_data(found: Any) -> None:
     assert e.floor > 0
 
 
+def test_a_run_faster_than_its_floor_says_so() -> None:
+    spec = network("squeezenet1_1", 1000, 64)
+    slow, fast = (
+        bslite.explain(spec, runs=1, limits=dataclasses.replace(LIMITS, flops=f)) for f in (1e6, 1e15)
+    )
+    assert "faster than its floor" in str(slow)
+    assert "faster than its floor" not in str(fast)
+
+
 def test_trace(found: Any, tmp_path: Path) -> None:
     _, e = found
     e.save_trace(tmp_path / "trace.json")

@@ -51,11 +51,16 @@ def _headline(e: Result) -> list[str]:
     rates = ", ".join(f"{name} {rate / 1e9:,.0f} GB/s" for name, rate in limits.bandwidth.items())
     idle = sum(idle for _, idle in p.walkers()) / max(p.threads * p.wall, 1e-12)
     floor = f"floor {e.floor * 1e3:.2f} ms" if e.floor else "nothing to compute"
+    early = (
+        "the run is faster than its floor: other programs ran while the machine's limits were measured; "
+        "measure again when it is quiet"
+    )
     return [
         f"{e.model}, input {takes}, {p.threads} thread(s): {p.untraced * 1e3:.2f} ms a run, {floor}; "
         f"traced {p.wall * 1e3:.2f} ms, medians of {p.runs} runs; threads idle {percent(idle)}",
         f"machine: {limits.flops / 1e9:,.0f} GFLOP/s; {rates}",
         f"memory: {', '.join(f'{name} {size / 1e6:,.2f} MB' for name, size in e.memory.totals.items())}",
+        *([early] if e.floor > p.untraced else []),
     ]
 
 
