@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.errors import SpecError
-from bslite.kernels.contracts.cpu.tiles import COLS, TERMS
+from bslite.kernels.contracts.cpu.tiles import COLS, HALF, LEAST, MOST, TERMS
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.passes.quads import exact_parts
 from bslite.plan import Const
@@ -114,15 +114,15 @@ def _split_panels(params: Sequence[Array], parts: int, groups: int) -> Array:
 def split(x: Array) -> Iterator[Array]:
     """The three parts of float32 numbers, as the bits of bfloat16; their sum is exact."""
     for _ in range(3):
-        bits = x.view(np.uint32) & np.uint32(0xFFFF0000)
+        bits = (x.view(np.uint32) + np.uint32(HALF)) & np.uint32(0xFFFF0000)
         yield (bits >> 16).astype(np.uint16)
         x = x - bits.view(np.float32)
 
 
 def has_parts(x: Array) -> bool:
     """Whether all numbers have exact parts in the unit's range."""
-    size = np.abs(x)
-    return bool(((size == 0) | ((size >= 2.0**-100) & (size < np.inf))).all())
+    size = np.abs(x).view(np.uint32)
+    return bool(((size == 0) | ((size >= LEAST) & (size < MOST))).all())
 
 
 @recipe("pair_panels")

@@ -256,8 +256,6 @@ def on_tiles(
     products = b.tuning.precision.products
     if not products or not b.machine.tile_cycles or key in b.tuning.inexact:
         return 0
-    if of.window.taps * of.depth < TERMS:
-        return 0  # what six products leave out is up to 2**-21 of each: too much where few terms are summed
     usual = Machine(lanes=b.machine.lanes, registers=b.machine.registers, tile_cycles=CYCLES)
     return products if is_faster(usual, image, of, channels // of.groups, products) else 0
 

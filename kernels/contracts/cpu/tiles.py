@@ -1,8 +1,9 @@
 """The record of convolutions and products on a unit that multiplies tiles of bfloat16. Strides are in bytes.
 
-A float32 is exactly the sum of three bfloat16 numbers, its *parts*: the leading 8 bits of its significand,
-the next 8 and the last 8. The unit multiplies a tile of 16 rows of 32 terms by one of 32 terms for 16
-columns and adds to 16 x 16 float32 sums. How many products of parts are summed is the step's arithmetic.
+A float32 is exactly the sum of three bfloat16 numbers, its *parts*: the number rounded to 8 bits, what is
+left rounded to 8 bits, and the rest. The unit multiplies a tile of 16 rows of 32 terms by one of 32 terms
+for 16 columns and adds to 16 x 16 float32 sums. How many products of parts are summed is the step's
+arithmetic.
 """
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
@@ -13,6 +14,9 @@ ROWS = COLS = 16  # of a tile of sums
 TERMS = 32  # that one product of tiles sums
 TILE = 1024  # bytes of any tile
 LINE = 64  # bytes of a row of a tile: one part of 32 terms
+#: Bits of float32: the least magnitude that has parts (parts of smaller ones may be below the normal range),
+#: the least that is too large (its leading part is infinite), half of the last place of a part.
+LEAST, MOST, HALF = (127 - 100) << 23, 0x7F7F8000, 0x8000
 #: Products of parts -> parts that a number is split into.
 PARTS = {6: 3, 3: 2, 1: 1}
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
@@ -46,7 +50,7 @@ class SplitConv(StepRecord, kernel="split_conv"):
     * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel has
     the weights of 32 channels of a group. Where ``split_at`` is not 0, the weights are float32 panels, as
     `Conv` reads them, and are split chunk by chunk at that place of scratch memory. ``flag`` is raised by
-    numbers whose parts are not exact: NaN, infinities, magnitudes below 2**-100.
+    numbers whose parts are not exact: NaN, infinities, magnitudes below 2**-100 or not below 3.396e38.
     """
 
     x: Operand

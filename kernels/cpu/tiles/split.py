@@ -1,21 +1,20 @@
 """Float32 numbers as parts of bfloat16, exactly: the leading 8 bits of the significand, the next 8, the last.
 
-Each part is what remains of the one before, cut off, not rounded; the differences are exact. NaN, infinities
-and numbers so small that a part is below the normal range, which the unit flushes to zero, are noticed.
+Each part is what remains of the one before, rounded to 8 bits; the differences are exact. NaN, infinities,
+numbers that round to one, and numbers so small that a part is below the normal range, which the unit flushes
+to zero, are noticed.
 """
 
 from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.tiles import LINE, TERMS, TILE
+from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, TERMS, TILE
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
 from bslite.kernels.cpu.vector.memory import load_some
 from bslite.kernels.cpu.vector.simd import LANES, VEC, i64, pointer, primitive, vec_t
 
 HALVES = ir.VectorType(ir.IntType(16), LANES)
-LEAST = (127 - 100) << 23  # the bits of 2**-100: parts of smaller numbers may be below the normal range
-INFINITE = 0x7F800000
 
 
 @primitive(vec_t, i64, vec_t, i64)
@@ -35,7 +34,8 @@ def parts_ir(builder, x):
     """The three parts of ``x``, as float32."""
     found, rest = [], x
     for _ in range(3):
-        high = builder.bitcast(builder.and_(ints_of(builder, rest), all_ints(0xFFFF0000)), VEC)
+        rounded = builder.add(ints_of(builder, rest), all_ints(HALF))
+        high = builder.bitcast(builder.and_(rounded, all_ints(0xFFFF0000)), VEC)
         found.append(high)
         rest = builder.fsub(rest, high)
     return found
@@ -44,7 +44,7 @@ def parts_ir(builder, x):
 def inexact_ir(builder, x):
     """Bits that are set in the lanes of ``x`` whose parts are not exact."""
     size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
-    usual = builder.icmp_unsigned("<", builder.sub(size, all_ints(LEAST)), all_ints(INFINITE - LEAST))
+    usual = builder.icmp_unsigned("<", builder.sub(size, all_ints(LEAST)), all_ints(MOST - LEAST))
     fine = builder.or_(usual, builder.icmp_signed("==", size, all_ints(0)))
     return builder.bitcast(builder.sext(builder.not_(fine), INTS), VEC)
 

@@ -18,8 +18,9 @@ from bslite.kernels.cpu.vector.ir import const, loop, one_of
 from bslite.kernels.cpu.vector.simd import I64
 
 #: Products -> pairs of a part of A and one of B, 0 the leading one. Neighbours share a part, so that six
-#: products take 14 loads of tiles. What is left out of the nine is below a float32's last place.
-PAIRS = {6: ((2, 0), (0, 0), (0, 2), (0, 1), (1, 1), (1, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
+#: products take 14 loads of tiles. What is left out of the nine is below a float32's last place. The leading
+#: parts come last: the others are exact until then, so that a product with one is.
+PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
 call_tile_sweep = caller(8)

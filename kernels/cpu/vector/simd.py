@@ -9,6 +9,7 @@ NaN: `vmax` and `vmin` return a NaN in their second operand, so put the data the
 
 import operator
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -17,6 +18,11 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, lower_builtin, register_model
 
 from bslite.kernels.cpu.vector.target import simd
+
+# Numba links a function into its callers as its code generation has left it, and LLVM optimises it again.
+# Addresses that code generation had made offsets from a null pointer would then be undefined, and stores to
+# them vanish (decision 031). With this, they stay integers.
+llvm.set_option("", "-addr-sink-using-gep=0")
 
 LANES = simd().lanes
 BYTES = 4 * LANES  # of one vector register
