@@ -33,6 +33,9 @@ class Registry(dict[str, T]):
         super().__init__()
         self.what = what
 
+    def __missing__(self, name: str) -> T:
+        raise KeyError(f"no {self.what} {name!r} is registered")
+
     def add(self, name: str, entry: T) -> T:
         """Put ``entry`` under ``name``; RuntimeError if the name is taken."""
         if name in self:

@@ -9,25 +9,18 @@ import numpy.typing as npt
 
 from bslite import ops
 from bslite.errors import InputError
+from bslite.registry import Registry
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Array]
-FUNCTIONS: dict[str, Function] = {}
+FUNCTIONS: Registry[Function] = Registry("reference function")
 
 
 def reference(*names: str) -> Callable[[Function], Function]:
     """Register the definition of an op, or of a family of ops."""
     for name in names:
         ops.get(name)
-
-    def register(function: Function) -> Function:
-        for name in names:
-            if name in FUNCTIONS:
-                raise RuntimeError(f"op {name!r} has two reference functions")
-            FUNCTIONS[name] = function
-        return function
-
-    return register
+    return FUNCTIONS.register(*names)
 
 
 def same_as_numpy(functions: Mapping[str, Callable[..., Any]]) -> None:

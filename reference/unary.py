@@ -12,6 +12,7 @@ same_as_numpy(
         "abs": np.abs,
         "sqrt": np.sqrt,
         "exp": np.exp,
+        "exp2": np.exp2,
         "expm1": np.expm1,
         "log": np.log,
         "log2": np.log2,

@@ -17,14 +17,16 @@ class Activation(Op):
     cost = 1
     variants: ClassVar[Sequence[dict[str, Any]]] = ({},)  # attributes the cases try
     #: The derivative, of the element, the result and the attributes; of bools: where it is 1, else 0. None
-    #: for those of `SLOPES`.
-    slope: ClassVar["staticmethod[[Value, Value, Attrs], Value | float]"]
+    #: for those of `SLOPES`, and those that have none.
+    slope: ClassVar["staticmethod[[Value, Value, Attrs], Value | float] | None"] = None
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         if (known := SLOPES.get(self.name)) and at.attrs.get("beta", 1.0) == 1.0:
             return {
                 0: grad.op("activation_grad", at.output if known.by_value else at.inputs[0], of=self.name)
             }
+        if self.slope is None:
+            return super().vjp(at, grad)
         slope = self.slope(at.inputs[0], at.output, at.attrs)
         if isinstance(slope, Value) and slope.dtype == "bool":
             return {0: slope.where(grad, 0.0)}

@@ -39,6 +39,7 @@ declare(
     slope=lambda x, y, a: -(y * y),
 )
 declare(Activation, "exp", "``e**x``.", onnx="Exp", slope=lambda x, y, a: y)
+declare(Activation, "exp2", "``2**x``.", slope=lambda x, y, a: math.log(2) * y)
 declare(Activation, "expm1", "``e**x - 1``, without the cancellation near 0.", slope=lambda x, y, a: y + 1.0)
 declare(
     Activation,

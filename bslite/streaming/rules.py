@@ -10,7 +10,7 @@ from typing import Any
 
 from bslite import ops
 from bslite.ops import Kind, Shape
-from bslite.ops.reduce import reduced_axes
+from bslite.ops.reduce import Reduction, reduced_axes
 from bslite.registry import Registry
 from bslite.spec import Node
 from bslite.streaming.places import Held, Last, Place, Rows, Steps, reshaped
@@ -183,10 +183,7 @@ def window_of_one(at: At) -> Place:
     return steps
 
 
-@rule(
-    "sum", "mean", "prod", "amax", "amin", "sum_square", "l1_norm", "l2_norm", "log_sum", "logsumexp", "var",
-    "std",
-)  # fmt: skip
+@rule(*(name for name, op in ops.REGISTRY.items() if isinstance(op, Reduction)))
 def reduction(at: At) -> Place:
     return _without(at, reduced_axes(at.node.op, at.node.attrs["axes"], len(at.ins[0])))
 

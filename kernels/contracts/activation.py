@@ -36,7 +36,7 @@ FUNCTIONS = {
     **{
         name: f"{name}(x)"
         for name in (
-            "neg", "sign", "rsqrt", "reciprocal", "abs", "sqrt", "exp", "expm1", "log", "log2",
+            "neg", "sign", "rsqrt", "reciprocal", "abs", "sqrt", "exp", "exp2", "expm1", "log", "log2",
             "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh",
             "erf", "floor", "ceil", "trunc", "round", "sin", "cos", "tan",
         )

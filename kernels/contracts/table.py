@@ -12,7 +12,8 @@ def complete(table: Mapping[str, T], names: Iterable[str], whose: str) -> dict[s
     Raises RuntimeError for a missing or an extra name.
     """
     wanted = list(names)
-    if set(table) != set(wanted):
-        wrong = ", ".join(sorted(set(table) ^ set(wanted)))
-        raise RuntimeError(f"functions of the {whose}: {wrong} are missing or not in the contract")
+    if missing := sorted(set(wanted) - set(table)):
+        raise RuntimeError(f"the {whose} has no function for {', '.join(missing)}, which the contract names")
+    if extra := sorted(set(table) - set(wanted)):
+        raise RuntimeError(f"the {whose} has functions that the contract does not name: {', '.join(extra)}")
     return {name: table[name] for name in wanted}

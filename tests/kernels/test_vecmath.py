@@ -35,6 +35,7 @@ def expm1_negative(x: Array) -> Array:
 #: with and without fused multiply-adds.
 FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "exp": (np.exp, 1.5),
+    "exp2": (np.exp2, 1.5),
     "expm1_negative": (expm1_negative, 1.5),
     "sigmoid": (ORACLE["sigmoid"], 3.0),
     "tanh": (np.tanh, 2.0),
@@ -49,7 +50,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "cos": (np.cos, 2.0),
 }
 #: Those that rise all the way.
-RISING = ("exp", "expm1_negative", "sigmoid", "tanh", "erf", "expm1", "softplus", "log_sigmoid")
+RISING = ("exp", "exp2", "expm1_negative", "sigmoid", "tanh", "erf", "expm1", "softplus", "log_sigmoid")
 
 
 @functools.cache

@@ -168,6 +168,7 @@ ELEMENTWISE = [
     fn("clamp by values", lambda x, p: x.clamp(min=p, max=p + 1), IMAGE, "maximum minimum", 6, 1, 1),
     Case("hardtanh as it comes", lambda: nn.Hardtanh(), IMAGE, "clamp"),
     fn("analysis", lambda x: x.sin().exp().log1p().cos().atan(), IMAGE, "sin exp log1p cos atan"),
+    fn("exp2", lambda x: torch.exp2(x), IMAGE, "exp2"),
     fn("rounding", lambda x: x.round() + x.floor() * x.ceil(), IMAGE, "round floor ceil mul add"),
     Case("selu", lambda: nn.SELU(), IMAGE, "selu"),
     Case("celu", lambda: nn.CELU(0.6), IMAGE, "celu"),

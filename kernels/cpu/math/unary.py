@@ -34,6 +34,7 @@ FUNCTIONS = {
         "rsqrt": register_jitable(lambda x: splat(f(1.0)) / vsqrt(x)),
         "reciprocal": register_jitable(lambda x: splat(f(1.0)) / x),
         "exp": vecmath.exp,
+        "exp2": vecmath.exp2,
         "expm1": veclog.expm1,
         "log": veclog.log,
         "log2": veclog.log2,

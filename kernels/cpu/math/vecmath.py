@@ -91,6 +91,15 @@ def exp(x):
 
 
 @register_jitable
+def exp2(x):
+    """``2**x``: what is left of x after its nearest integer is exact, so this is not ``exp(x * ln 2)``."""
+    x = vmin(splat(f(128.0)), vmax(splat(f(-151.0)), x))
+    m = x + splat(_ONES)
+    n = m - splat(_ONES)
+    return times_pow2(_EXP2(x - n), m, n)
+
+
+@register_jitable
 def exp_negative(x):
     """``e**x`` for ``x <= 0``, in fewer operations: 0 below -87, where results would soon be subnormal."""
     return select_lt(x, splat(f(-87.0)), splat(f(0.0)), _exp_normal(x))

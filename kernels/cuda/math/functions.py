@@ -199,8 +199,8 @@ FUNCTIONS = complete({
     **{
         name: _alone(getattr(libm, name))
         for name in (
-            "sqrt", "exp", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh", "cosh",
-            "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
+            "sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "asin", "acos", "atan", "sinh",
+            "cosh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc",
         )
     },
     "round": _alone(libm.rint),

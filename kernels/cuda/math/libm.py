@@ -20,6 +20,7 @@ f = np.float32
 #: Names here -> names in libdevice, in NumPy.
 NAMES = {
     "exp": ("expf", np.exp),
+    "exp2": ("exp2f", np.exp2),
     "expm1": ("expm1f", np.expm1),
     "log": ("logf", np.log),
     "log2": ("log2f", np.log2),

@@ -11,7 +11,7 @@ from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Number, Operand
 
 SAME = (
-    *("sign", "sqrt", "rsqrt", "reciprocal", "exp", "expm1", "log", "log2", "log10", "log1p"),
+    *("sign", "sqrt", "rsqrt", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf"),
     *("floor", "ceil", "round", "trunc", "mish", "relu", "relu6", "silu", "sigmoid", "tanh", "hardswish"),
     "hardsigmoid",
@@ -21,7 +21,7 @@ ALIASES = {
     "special_erf": "erf", "special_expm1": "expm1", "special_expit": "sigmoid", "arcsin": "asin",
     "arccos": "acos", "arctan": "atan", "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh",
     "fix": "trunc", "log_sigmoid": "logsigmoid", "log_sigmoid_forward": "logsigmoid", "sgn": "sign",
-    "special_log1p": "log1p",
+    "special_log1p": "log1p", "special_exp2": "exp2",
 }  # fmt: skip
 
 
