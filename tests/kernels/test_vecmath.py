@@ -284,6 +284,19 @@ def test_activation_error(name: str) -> None:
     assert (np.abs(got - exact) <= 2.5 * unit).all()
 
 
+@pytest.mark.parametrize("name", ["silu", "swish"])
+def test_products_with_a_sigmoid_relative_to_the_result(name: str) -> None:
+    x = floats()[(floats() > -87) & (np.abs(floats()) > 2.0**-125)]  # else sigmoid or product is subnormal
+    error = ulps(run_activation(name, x, 1.0), in_float64(ORACLE["silu"], x, beta=1.0))
+    assert (error <= 3.0 + 0.05 * np.maximum(-x, 0)).all()
+
+
+def test_any_nan_stays_one() -> None:
+    x = np.array([0x7FC00000, 0x7FC00001, 0xFFC001FF, 0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32)
+    for name in ACTIVATIONS:
+        assert np.isnan(run_activation(name, x.view(np.float32), 1.0)).all(), name
+
+
 @pytest.mark.parametrize(
     ("name", "a", "minus_inf", "minus_huge", "huge"),
     [

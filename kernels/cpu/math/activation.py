@@ -40,7 +40,7 @@ def _gelu(x, a, b):
 def _gelu_tanh(x, a, b):
     # (1 + tanh(z)) / 2 = sigmoid(2 z), in which nothing cancels
     inner = fma(splat(f(0.044715)) * x * x, x, x) * splat(f(1.5957691216057308))
-    return x * vecmath.sigmoid(inner)
+    return vecmath.times_sigmoid(x, inner)
 
 
 @register_jitable
@@ -70,10 +70,10 @@ _FORMULAS = {
     "relu6": lambda x, a, b: vmin(splat(f(6.0)), vmax(splat(f(0.0)), x)),
     "leaky_relu": lambda x, a, b: select_lt(x, splat(f(0.0)), x * a, x),
     "elu": lambda x, a, b: select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x),
-    "silu": lambda x, a, b: x * vecmath.sigmoid(x),
+    "silu": lambda x, a, b: vecmath.times_sigmoid(x, x),
     "hardswish": lambda x, a, b: x * _hardsigmoid(x, a, b),
     "hardsigmoid_any": lambda x, a, b: vmin(splat(f(1.0)), vmax(splat(f(0.0)), fma(x, a, b))),
-    "swish": lambda x, a, b: x * vecmath.sigmoid(x * a),
+    "swish": lambda x, a, b: vecmath.times_sigmoid(x, x * a),
     "clamp": lambda x, a, b: vmin(b, vmax(a, x)),
     "quantize": lambda x, a, b: vmin(b + splat(f(255.0)), vmax(b, rint(x / a))),
     "selu": lambda x, a, b: b * select_lt(x, splat(f(0.0)), vecmath.expm1_negative(x) * a, x),

@@ -50,6 +50,15 @@ def times_normal_pow2(bias):
 
 
 @primitive(vec_t, vec_t, vec_t)
+def add_exponent(builder, x, m):
+    """``x * 2**k`` for the integer k in the low bits of m, if x and the result are normal; a NaN may become a
+    number.
+    """
+    bits = builder.add(ints_of(builder, x), builder.shl(ints_of(builder, m), all_ints(23)))
+    return builder.bitcast(bits, VEC)
+
+
+@primitive(vec_t, vec_t, vec_t)
 def quotient(builder, a, b):
     """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place; NaN gives NaN.
 
