@@ -210,3 +210,8 @@ class StepRecord(Record):
         if not self.of_parts:
             return ""
         return f"{self.of_parts} product{'s' * (self.of_parts > 1)} of bfloat16 for each of float32"
+
+    @property
+    def beside(self) -> str:
+        """What the step makes beside its results, in words; empty for nothing."""
+        return ""

@@ -119,6 +119,8 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
         holds = (f"{len(unit.fusions)} layers, depth-first: one thread takes {what} through all",)
     if main and main.record.arithmetic:
         holds = (*holds, f"by {main.record.arithmetic}")
+    if main and main.record.beside:
+        holds = (*holds, main.record.beside)
     apart = "; ".join(part for part in (last.apart, last.forecast.why if last.forecast else "") if part)
     return Row(
         name=name, op=op, nodes=tuple(n for f in unit.fusions for n in f.nodes),

@@ -9,7 +9,7 @@ from bslite.explanation.data.memory import bytes_held
 from bslite.ops import Kind, Shape
 from bslite.passes import readers
 from bslite.plan import Plan
-from bslite.spec import ModelSpec
+from bslite.spec import ModelSpec, Node
 
 
 class Work(NamedTuple):
@@ -29,19 +29,33 @@ def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequen
     keys: set[str] = set()
     moved: set[str] = set()
     for node in nodes:
-        ins = [shapes[i] for i in node.inputs]
-        flops += node.declaration.flops(ins, shapes[node.name], spec.param_shapes(node), node.attrs)
+        summed = summed_before(plan, node)
+        computed = [r for r in reading.get(node.name, ()) if summed_before(plan, r)] + [node] * (not summed)
+        flops += sum(_flops(spec, shapes, n) for n in computed)
         keys |= set(node.params.values())
         moves = node.declaration.kind is Kind.MOVEMENT
         if moves and (free := in_place(plan, node.name, node.inputs)):
             moved |= set(node.inputs) - free
             moved |= {node.name} if moved else set()
             continue
-        moved |= set(node.inputs) - names
+        moved |= set() if summed else set(node.inputs) - names
         if node.name in spec.outputs or any(r.name not in names for r in reading.get(node.name, ())):
             moved.add(node.name)
     elements = sum(math.prod(shapes[name]) for name in moved)
     return Work(flops, 4 * elements, 4 * sum(spec.params[key].size for key in keys))
+
+
+def summed_before(plan: Plan, node: Node) -> bool:
+    """Whether the layer before sums the lines of the image that a node averages: it then reads these sums."""
+    if node.op != "adaptive_avg_pool2d" or node.inputs[0] not in plan.values:
+        return False
+    read = {access.buffer for step in plan.steps if node.name in step.layers for access in step.reads}
+    return bool(read) and plan.values[node.inputs[0]].buffer not in read
+
+
+def _flops(spec: ModelSpec, shapes: Mapping[str, Shape], node: Node) -> int:
+    ins = [shapes[i] for i in node.inputs]
+    return node.declaration.flops(ins, shapes[node.name], spec.param_shapes(node), node.attrs)
 
 
 def in_place(plan: Plan, name: str, inputs: Sequence[str]) -> set[str]:

@@ -109,6 +109,7 @@ class Builder(Generic[M, T, S]):
         self.flags: list[tuple[str, str]] = []
         self.layer: tuple[str, ...] = ()
         self.around: Any = None  # what a stack's builder knows of the plan around it; the target's
+        self.line_sums: dict[str, View | None] = {}  # of values whose average a layer wants; None: not made
         self.second = channels_second(spec, shapes) if second is None else second
         self._halos = halos or {}
         self._places = places

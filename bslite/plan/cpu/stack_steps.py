@@ -15,6 +15,7 @@ from bslite.plan.cpu.chain_steps import lower_chain
 from bslite.plan.cpu.chains import needed_after, units
 from bslite.plan.cpu.halos import halo_needs
 from bslite.plan.cpu.layer_steps import lower_layer
+from bslite.plan.cpu.line_sums import want_line_sums
 from bslite.plan.cpu.outside import Outside
 from bslite.plan.cpu.phases import shared_inputs
 from bslite.plan.cpu.scratch import scratch_of
@@ -33,7 +34,9 @@ def lower_layers(
     for i, layer in enumerate(layers):
         for name in layer.inputs:
             readers.setdefault(name, []).append(i)
-    for unit in units(layers, stacks, b.shapes, b.dtypes, b.tuning.chains):
+    found = units(layers, stacks, b.shapes, b.dtypes, b.tuning.chains)
+    want_line_sums(b, (layers[i] for unit in found if unit.stack is None for i in unit.layers))
+    for unit in found:
         run = [layers[i] for i in unit.layers]
         if unit.stack is not None:
             for constant in [n for n in run if n.node.op == "constant"]:

@@ -101,13 +101,18 @@ class Depthwise(StepRecord, kernel="depthwise"):
 
     Items are images x ``bands`` of lines x ``blocks`` of ``block_registers`` channel registers; the kernel
     takes the registers in runs of ``run``. ``x_line`` and ``x_col`` are the strides of x between neighbouring
-    outputs, ``x_deep``, ``x_row`` and ``x_tap`` those between the planes, rows and taps of a filter.
+    outputs, ``x_deep``, ``x_row`` and ``x_tap`` those between the planes, rows and taps of a filter. With
+    ``has_sums``, the sum of each line of results is written, too, for a layer that averages the image.
     """
 
     x: Operand
     y: Operand
     weights: Operand
     bias: Operand
+    sums: Operand
+    has_sums: int
+    sums_image: int
+    sums_line: int
     x_image: int
     x_line: int
     x_col: int
@@ -139,6 +144,11 @@ class Depthwise(StepRecord, kernel="depthwise"):
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``."""
         return f"{self.cut.rows1}x1"
+
+    @property
+    def beside(self) -> str:
+        """What the step makes beside its results, in words; empty for nothing."""
+        return "sums each line for the average of the image" if self.has_sums else ""
 
 
 class Matrices(Record):

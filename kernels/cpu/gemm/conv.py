@@ -8,6 +8,7 @@ the filter outside it are left out. The loops of an item: for each panel, for ea
 to stay in cache, for each line.
 """
 
+import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
@@ -17,9 +18,11 @@ from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.simd import BYTES, LANES
+from bslite.kernels.cpu.vector.memory import load, load_some, store, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 
 F = reader(Conv)
+f = np.float32
 
 
 @register_jitable
@@ -113,6 +116,32 @@ def conv(step, bases, item, scratch):
 D = reader(Depthwise)
 
 
+@register_jitable
+def _line_sums(x, pixels, col, channels, y):
+    """Sums the pixels of a line from left to right, as an average pool of whole lines does."""
+    zero = splat(f(0.0))
+    while channels >= 4 * LANES:
+        a, b, c, d = zero, zero, zero, zero
+        place = x
+        for _ in range(pixels):
+            a, b = a + load(place), b + load(place + BYTES)
+            c, d = c + load(place + 2 * BYTES), d + load(place + 3 * BYTES)
+            place += col
+        store(y, a)
+        store(y + BYTES, b)
+        store(y + 2 * BYTES, c)
+        store(y + 3 * BYTES, d)
+        x, y, channels = x + 4 * BYTES, y + 4 * BYTES, channels - 4 * LANES
+    while channels > 0:
+        a = zero
+        place = x
+        for _ in range(pixels):
+            a = a + load_some(place, channels)
+            place += col
+        store_some(y, a, channels)
+        x, y, channels = x + BYTES, y + BYTES, channels - LANES
+
+
 @step_kernel(Depthwise)
 def depthwise(step, bases, item, scratch):
     """Computes one band of lines by one block of channels of one image.
@@ -138,6 +167,7 @@ def depthwise(step, bases, item, scratch):
     start, row_step, dilation, rows = s.start, s.row_step, s.row_dilation, s.rows
     plane_lines, clip_planes, x_plane, y_plane = s.plane_lines, s.clip_planes, s.x_plane, s.y_plane
     filter_planes, x_deep = s.filter_planes, s.x_deep
+    has_sums, sums, sums_line = s.has_sums, s.sums + image * s.sums_image, s.sums_line
     w_step = filter_planes * filter_rows * filter_cols * BYTES
     while first < end:
         registers = min(run, end - first)
@@ -169,4 +199,7 @@ def depthwise(step, bases, item, scratch):
                                      s.lo_cell, last, planes, x_deep)  # fmt: skip
             if activation:
                 call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, s.act_a_cell)
+            if has_sums:
+                place = sums + number * sums_line + first * BYTES
+                _line_sums(c, done1 + tiles2 * rows2, y_col, present, place)
         first += registers

@@ -17,6 +17,7 @@ from bslite.plan.core.windows import Halo, Window, made_by, shapes_of_params, vo
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
+from bslite.plan.cpu.line_sums import line_sums_of
 from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of, with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
@@ -266,8 +267,11 @@ def _depthwise(
         4 * planes * lines * pixels * channels,
     )
     weights, biases, read = _depthwise_weights(b, layer, window, filters, channels)
+    sums = line_sums_of(b, layer, y)
+    si, _, sl, _ = sums.strides if sums else (0, 0, 0, 0)
     record = Depthwise(
-        origin, y.start, weights, biases,
+        origin, y.start, weights, biases, sums.start if sums else y.start, has_sums=int(sums is not None),
+        sums_image=4 * si, sums_line=4 * sl,
         x_image=4 * xi, x_line=4 * window.rows.stride * xl, x_col=4 * sw * xc,
         x_row=4 * window.rows.dilation * xl, x_tap=4 * dw * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
         lines=planes * lines, band_lines=items.band_lines, bands=items.bands, blocks=items.blocks,
@@ -277,7 +281,8 @@ def _depthwise(
         x_deep=4 * window.depth.dilation * xp, cut=cut, sweep=DepthwiseSweep(*tile, most, deep),
         end=epilogue(layer.activation),
     )  # fmt: skip
-    step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], [y])
+    writes = [y, sums] if sums else [y]
+    step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], writes)
 
 
 def _depthwise_weights(

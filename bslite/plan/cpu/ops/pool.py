@@ -11,11 +11,11 @@ from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.epilogue import affine, epilogue
+from bslite.plan.cpu.line_sums import by_lines
 from bslite.plan.cpu.sharing import share_image
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
-LARGE = 256  # pixels from which on an average over a whole image takes two steps
 STRIP = 8  # pixels of a strip at least: windows share columns only within a strip
 
 
@@ -70,14 +70,15 @@ def lower_adaptive_pool(b: CpuBuilder, layer: Layer) -> None:
     spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
     x = b.read(layer.node.inputs[0], exact=True)
     axes = len(sizes)
-    if "avg" in layer.node.op and axes < 3 and size_of(made) == 1 and size_of(tuple(sizes)) >= LARGE:
-        # The image is pooled in parts, then the parts: threads share out lines, and each has its own in its
-        # L2. The size alone sets the parts, so that the order of the sum depends on nothing else.
+    if by_lines(layer, b.shapes):
+        # Threads share out lines, and each has its own in its L2. A sequence is cut into lines.
         width = sizes[-1] if axes == 2 else math.isqrt(sizes[0])
         parts = [Span(i, min(width, sizes[-1] - i), 1) for i in range(0, sizes[-1], width)]
-        sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
-        lines = [[Span(i, 1, 1) for i in range(h)] for h in sizes[:-1]]
-        _pool(b, AvgPool, x, sums, [*lines, parts], (1,) * axes)
+        sums = b.line_sums.get(layer.node.inputs[0])
+        if sums is None:
+            sums = b.fresh((n, c, *sizes[:-1], len(parts)), 1, NO_HALO)
+            lines = [[Span(i, 1, 1) for i in range(h)] for h in sizes[:-1]]
+            _pool(b, AvgPool, x, sums, [*lines, parts], (1,) * axes)
         spans[-1] = [Span(0, len(parts), sizes[-1])]
         x = sums
     _pool(b, _kernel(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
