@@ -93,6 +93,7 @@ def serve(
                 f'--grpc-port needs {e.name}; install it with: pip install "bslite[cli,serve,grpc]"'
             ) from None
     from bslite.serve.found import find, load
+    from bslite.serve.record import Lines
     from bslite.serve.server import listen
     from bslite.serve.server import serve as run
     from bslite.serve.service import Service
@@ -127,8 +128,12 @@ def serve(
     def on_grpc(port: int) -> None:
         notes.print(f"Listening for gRPC at {_url((host, port)).removeprefix('http://')}", soft_wrap=True)
 
-    run(Service(served, settings), sock, on_ready, on_grpc=on_grpc)
-    notes.print("Stopped; every request that was accepted has been answered")
+    log = Lines()
+    try:
+        run(Service(served, settings, log), sock, on_ready, on_grpc=on_grpc)
+        log("Stopped; every request that was accepted has been answered")
+    finally:
+        log.close()
 
 
 def _keys(path: Path | None) -> tuple[str, ...]:

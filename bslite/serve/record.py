@@ -3,7 +3,10 @@
 import contextlib
 import json
 import math
+import os
+import queue
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -59,3 +62,47 @@ def write(line: str) -> None:
     """To stderr; a reader that has gone away is no reason to stop serving."""
     with contextlib.suppress(OSError, ValueError):
         print(line, file=sys.stderr, flush=True)
+
+
+class Lines:
+    """Lines to stderr from a thread of its own: a pipe that nobody reads is full after some hundred lines,
+    and who writes to it waits. ``MOST`` lines wait here; those beyond are dropped, and a line says how many.
+    """
+
+    MOST = 10_000
+
+    def __init__(self, to: int | None = None) -> None:
+        self._to = sys.stderr.fileno() if to is None else to
+        self._waiting: queue.Queue[str | None] = queue.Queue(self.MOST)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write, name="bslite-log", daemon=True)
+        self._thread.start()
+
+    def __call__(self, line: str) -> None:
+        """Never waits."""
+        try:
+            self._waiting.put_nowait(line)
+        except queue.Full:
+            self._dropped += 1
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Write what waits, for so long at most."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=seconds)
+        self._thread.join(seconds)
+
+    def _write(self) -> None:
+        while (line := self._waiting.get()) is not None:
+            self._all(line)
+            if self._dropped and self._waiting.empty():
+                dropped, self._dropped = self._dropped, 0
+                self._all(
+                    json.dumps({"error": f"{dropped} lines of this log were dropped: nobody read them"})
+                )
+
+    def _all(self, line: str) -> None:
+        """By the system's call: who waits in Python's own holds its lock when the process ends."""
+        rest = memoryview(f"{line}\n".encode(errors="backslashreplace"))
+        with contextlib.suppress(OSError):
+            while rest:
+                rest = rest[os.write(self._to, rest) :]

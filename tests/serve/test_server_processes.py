@@ -33,6 +33,7 @@ class Process:
         command = [sys.executable, "-m", "bslite", "serve", "--port", "0", *arguments]
         self.popen = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
+        self._hears = True
         self._ready = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -45,6 +46,8 @@ class Process:
     def _read(self) -> None:
         assert self.popen.stderr is not None
         for line in self.popen.stderr:
+            if not self._hears:
+                return
             self.lines.append(line)
             if line.startswith("Ready: "):
                 self._ready.set()
@@ -56,6 +59,10 @@ class Process:
         code = self.popen.wait(60)
         self._reader.join(10)
         return code
+
+    def deaf(self) -> None:
+        """From the next line on, nobody reads what the server says."""
+        self._hears = False
 
 
 @contextlib.contextmanager
@@ -101,6 +108,18 @@ async def all_at_once(url: str, bodies: list[tuple[bytes, dict[str, str]]], conn
     async with httpx.AsyncClient(limits=limits, timeout=120) as client:
         posts = [client.post(url, content=content, headers=headers) for content, headers in bodies]
         return await asyncio.gather(*posts, return_exceptions=True)
+
+
+def test_a_log_that_nobody_reads_stops_no_server(files: Path) -> None:
+    """A pipe holds some hundred lines."""
+    with process(str(files / "net.onnx"), "--max-queue", "2000", "--max-connections", "100") as server:
+        server.deaf()
+        url = f"{server.url}/v2/models/net/infer"
+        body = binary({"x": noise(1, 8)}, parameters={"binary_data_output": True})
+        for _ in range(3):
+            made = asyncio.run(all_at_once(url, [body] * 500, 50))
+            assert [getattr(m, "status_code", m) for m in made] == [200] * 500
+        assert server.stop() == 0
 
 
 def test_a_thousand_requests_at_once_have_their_own_bits(server: Process, files: Path) -> None:
