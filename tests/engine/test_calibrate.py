@@ -48,7 +48,7 @@ def test_measured_rates_are_plausible() -> None:
         assert rates.threads == threads
         assert 0.3e9 < rates.clock < 10e9
         assert all(1e8 < rates.read(level) < 1e14 and 1e8 < rates.copy(level) < 1e14 for level in LEVELS)
-        # No core has more than 4 ports for multiply-adds; beside other work the clock may look 4 times slower.
+        # No core has more than 4 ports for multiply-adds; beside other work a clock may look 4 times slower.
         assert 0 < rates.flops / (2 * found.lanes * threads) < 16 * rates.clock
     assert found.one.read("l1") > found.one.read("memory")
 
