@@ -27,10 +27,11 @@ MAX_TRACES = 6  # of calls that differ only in numbers that an object among the 
 
 @dataclass(frozen=True)
 class InTorch:
-    """A call that torch runs. ``loud``: a warning says so."""
+    """A call that torch runs. ``loud``: a warning says so. ``fault``: because bslite failed."""
 
     reason: str
     loud: bool = True
+    fault: bool = False
 
 
 @dataclass
@@ -161,7 +162,7 @@ def fault(error: Exception, options: Options) -> InTorch:
     """What nobody foresaw while a call was prepared: the program goes on, or the error is raised."""
     if options.fallback == "error":
         raise error
-    return InTorch(reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0]))
+    return InTorch(reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0]), fault=True)
 
 
 def _is_tensor(value: Any) -> bool:

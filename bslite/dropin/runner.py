@@ -166,10 +166,17 @@ class Runner:
             return [m.spec for e in made for m in e.models]
 
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if why.fault:
+            made = self.module.forward(*args, **kwargs)  # what torch refuses as well is no fault of bslite's
+            self._say(why)
+            return made
+        self._say(why)
+        return self.module.forward(*args, **kwargs)
+
+    def _say(self, why: InTorch) -> None:
         self.in_torch[why.reason] = self.in_torch.get(why.reason, 0) + 1
         if why.loud:
             self._voice.say(f"model {self.name!r} runs in torch: {why.reason}")
-        return self.module.forward(*args, **kwargs)
 
     def _current(self) -> State:
         """The state for the present weights."""

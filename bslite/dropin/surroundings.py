@@ -224,9 +224,14 @@ def _alike(seen: Any, value: Any) -> bool:
 
 
 def _copy(container: Any) -> Any:
-    """What a container holds, in which later changes do not show."""
-    plain = next((kind for kind in (dict, list, set) if isinstance(container, kind)), None)
-    return copied(plain(container) if plain else container, 3)
+    """What a container holds, in which later changes do not show. A subclass may make something new of each
+    entry that is asked for, so the plain container's own methods are asked.
+    """
+    if isinstance(container, dict):
+        return copied(dict(dict.items(container)), 3)
+    if isinstance(container, list):
+        return copied(list(list.__iter__(container)), 3)
+    return copied(set(set.__iter__(container)) if isinstance(container, set) else container, 3)
 
 
 def _columns(places: dict[tuple[int, str], tuple[Any, str]]) -> tuple[list[Any], list[str], list[object]]:

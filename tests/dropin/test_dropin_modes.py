@@ -87,6 +87,17 @@ def test_the_warning_points_at_the_call() -> None:
     assert caught[0].filename == __file__
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_what_torch_refuses_is_torchs_error_alone(dtype: Any) -> None:
+    fast = bslite.optimize(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval(), tune=False)
+    x = torch.randn(2, 5, 16).to(dtype)
+    with warnings.catch_warnings(record=True) as caught, torch.no_grad():
+        warnings.simplefilter("always")
+        with pytest.raises(RuntimeError, match="same dtype"):
+            fast(x)
+    assert not caught
+
+
 def test_silent_says_nothing() -> None:
     fast = bslite.optimize(Net(), training=False, tune=False, fallback="silent")
     assert said(fast, images(4)) == []

@@ -47,6 +47,31 @@ def quietly(module: Any, original: Any, *args: Any) -> Any:
         return agree(module, original, *args)
 
 
+class Counted(nn.Module):
+    """A value says how long one of the results is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        most = lengths.max().item()
+        torch._check(most >= 2)
+        return self.fc(x), torch.arange(most).float() * 2 + 1
+
+
+def test_a_size_that_values_say_is_not_the_batch() -> None:
+    net = Counted().eval()
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    with torch.no_grad():
+        for rows, longest in ((2, 7), (3, 9), (9, 3)):
+            x, lengths = torch.randn(rows, 8), torch.tensor([2, longest])
+            for made, want in zip(fast(x, lengths), net(x, lengths), strict=True):
+                torch.testing.assert_close(made, want)
+    assert bslite.report(fast).calls_in_torch == {}
+    assert all({p.runs_in for p in kind.parts} == {"bslite"} for kind in bslite.report(fast).kinds)
+
+
 @pytest.mark.parametrize("function", [inverse, two_results, erfinv], ids=lambda f: f.__name__)
 def test_an_unsupported_operation_in_the_middle(function: Any) -> None:
     net = Odd(function).eval()

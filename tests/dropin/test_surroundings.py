@@ -220,6 +220,29 @@ def test_an_equal_value_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     by_bslite(fast)
 
 
+class Maker(dict):  # type: ignore[type-arg]
+    """Makes something new of each entry that is asked for, as transformers' ACT2FN does."""
+
+    def __getitem__(self, key: str) -> Any:
+        return super().__getitem__(key)()
+
+
+MAKER: Any = Maker(gelu=nn.GELU)
+
+
+def test_a_dict_that_makes_what_it_is_asked_for_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    net, x = linear(lambda m, x: MAKER["gelu"](m.a(x)))().eval(), torch.randn(3, 6)
+    fast = wrapped(net)
+    for _ in range(8):
+        agree(fast, net, x)
+    by_bslite(fast)
+    assert runner_of(fast).rebuilt == 0
+    dict.__setitem__(MAKER, "gelu", nn.ReLU)
+    agree(fast, net, x)
+    assert runner_of(fast).rebuilt == 1
+    dict.__setitem__(MAKER, "gelu", nn.GELU)
+
+
 def test_what_changes_at_every_call_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     net, x = linear(lambda m, x: m.a(x) * SCALE)(), torch.randn(3, 6)
     for mode in (False, True):

@@ -82,7 +82,10 @@ class Walk:
         """What a free size of an input is called."""
         if self.sizes is not None:
             return self.sizes.names.get(size, str(size))
-        return "N" if size.is_Symbol else str(size)
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        # Such a symbol stands for what values say, not for the batch.
+        return "N" if size.is_Symbol and not free_unbacked_symbols(size) else str(size)
 
     def _stored(self, key: str) -> "torch.Tensor":
         """The parameter, buffer or constant that the export calls ``key``."""
