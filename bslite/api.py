@@ -28,7 +28,8 @@ def run(
 
     ``x`` is a float32 NumPy array or torch tensor in the logical layout of the model's input (``[N, C, H,
     W]`` for images, in channels_last memory or any other), or a list, a tuple or a dict by name of them for
-    several inputs. Torch tensors give torch tensors on the same device.
+    several inputs. Torch tensors give torch tensors on the same device, without gradients: `bslite.optimize`
+    keeps those, `bslite.gradient` is a model of them.
 
     ``backend="cpu"`` is the fast engine, ``"cuda"`` the engine for GPUs, ``"reference"`` the plain NumPy
     oracle in float32, ``"reference64"`` the same in float64, whose results are float64 where the model's are
