@@ -242,8 +242,8 @@ def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int, products: 
     rows = -(-size.made // ROWS)
     tiles = rows * -(-channels // COLS) * of.steps * products * machine.tile_cycles
     read = size.made * of.phases[0] * of.phases[1] * of.window.depth.taps
-    stored = size.made * -(-channels // machine.lanes) * STORED
-    return of.groups * (tiles + SPLIT * read * of.blocks * TERMS + stored)
+    stores = size.made * -(-channels // machine.lanes) * STORED
+    return of.groups * (tiles + SPLIT * read * of.blocks * TERMS + stores)
 
 
 def on_tiles(
