@@ -93,7 +93,7 @@ def serve(
                 f'--grpc-port needs {e.name}; install it with: pip install "bslite[cli,serve,grpc]"'
             ) from None
     from bslite.serve.found import find, load
-    from bslite.serve.record import Lines
+    from bslite.serve.record import log
     from bslite.serve.server import listen
     from bslite.serve.server import serve as run
     from bslite.serve.service import Service
@@ -128,12 +128,9 @@ def serve(
     def on_grpc(port: int) -> None:
         notes.print(f"Listening for gRPC at {_url((host, port)).removeprefix('http://')}", soft_wrap=True)
 
-    log = Lines()
-    try:
-        run(Service(served, settings, log), sock, on_ready, on_grpc=on_grpc)
-        log("Stopped; every request that was accepted has been answered")
-    finally:
-        log.close()
+    with log() as out:
+        run(Service(served, settings, out), sock, on_ready, on_grpc=on_grpc)
+        out("Stopped; every request that was accepted has been answered")
 
 
 def _keys(path: Path | None) -> tuple[str, ...]:

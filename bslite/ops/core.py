@@ -216,7 +216,7 @@ def declare(
     A function among them takes no ``self``. ``doc`` says what the op computes; ``onnx`` and ``torch`` are its
     names there, in torch ``name`` if None. Raises TypeError for a variable that ``base`` does not have.
     """
-    known = {v for c in base.__mro__ for v in (*vars(c), *vars(c).get("__annotations__", {}))}
+    known = {v for c in base.__mro__ for v in (*vars(c), *getattr(c, "__annotations__", {}))}
     if unknown := sorted(set(variables) - known):
         raise TypeError(f"op {name!r}: {base.__name__} has no {', '.join(map(repr, unknown))}")
     variables = {k: staticmethod(v) if isinstance(v, FunctionType) else v for k, v in variables.items()}

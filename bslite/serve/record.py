@@ -1,13 +1,16 @@
 """The access log: one JSON object per request on stderr."""
 
 import contextlib
+import itertools
 import json
 import math
 import os
 import queue
+import select
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,16 +68,18 @@ def write(line: str) -> None:
 
 
 class Lines:
-    """Lines to stderr from a thread of its own: a pipe that nobody reads is full after some hundred lines,
-    and who writes to it waits. ``MOST`` lines wait here; those beyond are dropped, and a line says how many.
+    """Lines to a file of the system's from a thread of its own: a pipe that nobody reads is full after some
+    hundred lines, and who writes to it waits. ``MOST`` lines wait here; those beyond are dropped, and a line
+    says how many.
     """
 
     MOST = 10_000
 
-    def __init__(self, to: int | None = None) -> None:
-        self._to = sys.stderr.fileno() if to is None else to
+    def __init__(self, to: int) -> None:
+        self._to = to
         self._waiting: queue.Queue[str | None] = queue.Queue(self.MOST)
-        self._dropped = 0
+        self._lost = itertools.count(1)  # its next number is taken in one step, by any thread
+        self._dropped = self._told = 0
         self._thread = threading.Thread(target=self._write, name="bslite-log", daemon=True)
         self._thread.start()
 
@@ -83,26 +88,51 @@ class Lines:
         try:
             self._waiting.put_nowait(line)
         except queue.Full:
-            self._dropped += 1
+            self._dropped = next(self._lost)
 
     def close(self, seconds: float = 1.0) -> None:
         """Write what waits, for so long at most."""
+        end = time.monotonic() + seconds
         with contextlib.suppress(queue.Full):
             self._waiting.put(None, timeout=seconds)
-        self._thread.join(seconds)
+        self._thread.join(max(0.0, end - time.monotonic()))
 
     def _write(self) -> None:
         while (line := self._waiting.get()) is not None:
             self._all(line)
-            if self._dropped and self._waiting.empty():
-                dropped, self._dropped = self._dropped, 0
-                self._all(
-                    json.dumps({"error": f"{dropped} lines of this log were dropped: nobody read them"})
-                )
+            if self._waiting.empty():
+                self._tell()
+        self._tell()
+
+    def _tell(self) -> None:
+        """How many lines were dropped since that was last said."""
+        dropped = self._dropped
+        if lost := dropped - self._told:
+            self._told = dropped
+            self._all(json.dumps({"error": f"{lost} lines of this log were dropped, unread"}))
 
     def _all(self, line: str) -> None:
         """By the system's call: who waits in Python's own holds its lock when the process ends."""
         rest = memoryview(f"{line}\n".encode(errors="backslashreplace"))
         with contextlib.suppress(OSError):
             while rest:
-                rest = rest[os.write(self._to, rest) :]
+                try:
+                    rest = rest[os.write(self._to, rest) :]
+                except BlockingIOError:  # somebody else has set the terminal or the pipe so
+                    select.select([], [self._to], [])
+
+
+@contextlib.contextmanager
+def log() -> Iterator[Callable[[str], None]]:
+    """What writes lines to stderr; at the end, those that wait are written. A stderr that is no file of the
+    system's is written to at once.
+    """
+    try:
+        lines = Lines(sys.stderr.fileno())
+    except (AttributeError, OSError, ValueError):
+        yield write
+        return
+    try:
+        yield lines
+    finally:
+        lines.close()

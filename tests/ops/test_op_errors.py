@@ -5,9 +5,12 @@ from typing import Any
 
 import pytest
 
+import bslite
 from bslite import ops
 from bslite.errors import SpecError
 from bslite.ops import Shape
+from bslite.ops.activation import Activation
+from bslite.ops.core import declare
 
 IMAGE, VOLUME = (2, 6, 8, 7), (1, 6, 4, 5, 6)
 TURNED = {"weight": (6, 4, 3, 3)}
@@ -159,3 +162,17 @@ def test_refused(
 def test_unknown_op_suggests_near_ones() -> None:
     with pytest.raises(SpecError, match="unknown op 'conv2'; did you mean 'conv2d'"):
         ops.get("conv2")
+
+
+def test_a_variable_that_the_base_lacks_is_refused() -> None:
+    """A misspelt one would go unnoticed; one that the base only annotates is known, on any Python."""
+    with pytest.raises(TypeError, match="op 'misspelt': Activation has no 'sampel_range'"):
+        declare(Activation, "misspelt", "x", sampel_range=(0, 1))
+    assert "misspelt" not in ops.REGISTRY
+
+
+def test_a_function_without_a_derivative_says_so() -> None:
+    flat = type("Flat", (Activation,), {})()
+    flat.name = "flat"
+    with pytest.raises(bslite.UnsupportedError, match="op 'flat' has no gradient"):
+        flat.vjp(None, None)

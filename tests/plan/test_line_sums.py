@@ -84,3 +84,14 @@ def test_explanation_lays_the_sums_to_the_convolution() -> None:
     assert found["mean"].flops == 3 * 64, "the gate alone"
     assert found["dw"].flops >= 2 * 9 * 64 * 32 * 32 + 64 * 32 * 32
     assert found["mean"].bytes == 4 * 64
+
+
+def test_two_averages_of_one_value_are_summed_once() -> None:
+    g = Graph("twice")
+    y = g("conv2d", "dw", g.input("x", (1, 40, 16, 16)), weight=noise(40, 1, 3, 3), padding=1, groups=40)
+    means = [g("adaptive_avg_pool2d", f"mean{i}", y, output_size=1) for i in range(2)]
+    spec = g.build(g("add", "sum", means[0], g("sigmoid", "gate", means[1])))
+    found = {r.name: r for r in bslite.explain(spec, runs=1).layers}
+    assert found["dw"].flops == 2 * 9 * 40 * 256 + 40 * 256
+    x = noise(1, 40, 16, 16)
+    np.testing.assert_array_equal(bslite.run(spec, x), bslite.run(spec, x, layerwise=True))

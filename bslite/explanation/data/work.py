@@ -30,7 +30,8 @@ def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequen
     moved: set[str] = set()
     for node in nodes:
         summed = summed_before(plan, node)
-        computed = [r for r in reading.get(node.name, ()) if summed_before(plan, r)] + [node] * (not summed)
+        averages = [r for r in reading.get(node.name, ()) if summed_before(plan, r)][:1]  # all read one sum
+        computed = averages + [node] * (not summed)
         flops += sum(_flops(spec, shapes, n) for n in computed)
         keys |= set(node.params.values())
         moves = node.declaration.kind is Kind.MOVEMENT

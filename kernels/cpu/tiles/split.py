@@ -1,4 +1,4 @@
-"""Float32 numbers as parts of bfloat16, exactly: the leading 8 bits of the significand, the next 8, the last.
+"""Float32 numbers as three parts of bfloat16, which have 8 bits of significand each, exactly.
 
 Each part is what remains of the one before, rounded to 8 bits; the differences are exact. NaN, infinities,
 numbers that round to one, and numbers so small that a part is below the normal range, which the unit flushes
