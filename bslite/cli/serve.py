@@ -93,7 +93,7 @@ def serve(
                 f'--grpc-port needs {e.name}; install it with: pip install "bslite[cli,serve,grpc]"'
             ) from None
     from bslite.serve.found import find, load
-    from bslite.serve.record import log
+    from bslite.serve.log import log
     from bslite.serve.server import listen
     from bslite.serve.server import serve as run
     from bslite.serve.service import Service

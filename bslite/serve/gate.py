@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from bslite.serve.log import write
 from bslite.serve.metrics import Metrics
 from bslite.serve.problem import Problem
-from bslite.serve.record import Record, write
+from bslite.serve.record import Record
 
 
 class Gate:

@@ -12,10 +12,11 @@ from typing import Any
 from bslite.errors import BsliteError, InputError
 from bslite.serve.body import Bodies
 from bslite.serve.gate import Gate
+from bslite.serve.log import write
 from bslite.serve.metrics import Metrics
 from bslite.serve.model import VERSION, Served
 from bslite.serve.problem import GONE, Problem
-from bslite.serve.record import Record, write
+from bslite.serve.record import Record
 from bslite.serve.request import InferRequest
 from bslite.serve.scheduler import Scheduler
 from bslite.serve.settings import Settings

@@ -43,13 +43,13 @@ def made_up(**rates: float) -> calibration.Calibration:
 
 
 def test_measured_rates_are_plausible() -> None:
-    found = calibrate.measure(seconds=0.01)
+    found = calibrate.measure(seconds=0.05)
     for rates, threads in ((found.one, 1), (found.all, found.cores)):
         assert rates.threads == threads
         assert 0.3e9 < rates.clock < 10e9
         assert all(1e8 < rates.read(level) < 1e14 and 1e8 < rates.copy(level) < 1e14 for level in LEVELS)
-        # No core has more than 4 ports for multiply-adds; beside other work a clock may look 4 times slower.
-        assert 0 < rates.flops / (2 * found.lanes * threads) < 16 * rates.clock
+        # No core has more than 4 ports for multiply-adds, nor for loads; disturbed, both may look slower.
+        assert 0 < rates.flops / (2 * found.lanes * threads) < 4.5 * rates.clock
     assert found.one.read("l1") > found.one.read("memory")
 
 

@@ -200,6 +200,8 @@ def test_demo(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "passed:" in out
     assert "NumPy reference" in out
     assert out.count("no. ") == 5
+    ranks = out.split("no. 1 ")[1].split("The weights are random")[0]
+    assert ranks.count(" %") == 10, "five of each column"
 
 
 @pytest.mark.networks
