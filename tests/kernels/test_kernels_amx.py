@@ -1,5 +1,12 @@
-"""The code for AMX, as LLVM makes it for a processor that has it; it is read here, not run."""
+"""The code for AMX, as LLVM makes it for a processor that has it: read, and run by a handler of signals."""
 
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import llvmlite.binding as llvm
 import pytest
 from support.process import printed
 
@@ -33,3 +40,20 @@ def test_two_by_two_tiles_take_14_loads_for_24_products(tmp_path: object) -> Non
     """Nothing is stored and loaded again between products, and neighbours share a part."""
     made = printed(CODE, **CPU, BSLITE_CACHE_DIR=str(tmp_path))
     assert [float(x) for x in made.split()] == [14 / 24, 8 / 12, 4 / 4, 1, 1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux") or not shutil.which("cc"), reason="no C compiler")
+@pytest.mark.skipif(not llvm.get_host_cpu_features().get("avx2"), reason="the handler wants AVX2")
+@pytest.mark.skipif(
+    bool(llvm.get_host_cpu_features().get("amx-bf16")), reason="here the tests of tiles run it themselves"
+)
+def test_layers_on_tiles_by_the_unit_s_instructions(tmp_path: object) -> None:
+    """`test_kernels_tiles` again, each instruction carried out by a handler of signals."""
+    chosen = ["kernels/test_kernels_tiles.py", "-k", "not test_cases_of_ops"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "support.amx_traps", *chosen],
+        cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    (products,) = re.findall(r"'product': (\d+)", done.stdout)
+    assert int(products) > 100_000
