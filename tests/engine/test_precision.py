@@ -167,6 +167,26 @@ def test_networks(name: str) -> None:
 
 
 @pytest.mark.usefixtures("tiles")
+def test_a_transformer() -> None:
+    """Attention between linear layers: the same bits on any threads, alone and in a batch."""
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(64, 4, 96, batch_first=True, norm_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    spec, x = bslite.from_torch(encoder, (torch.zeros(3, 70, 64),)), noise(3, 70, 64)
+    made, exact = bslite.run(spec, x, threads=1), reference.run(spec, [x], np.float64)[0]
+    assert_three_way(made, reference.run(spec, [x], np.float32)[0], exact, 1.5)
+    plan = prepare(spec, [x], 2, False).plan
+    assert [s.record.arithmetic for s in plan.steps if s.kernel == "split_attention"] == [
+        "6 products of bfloat16 for each of float32"
+    ] * 2
+    assert len(split_layers(plan)) == 12  # an activation counts with its layer
+    for how in ({"threads": 2}, {"threads": 8}, {"layerwise": True}):
+        assert bslite.run(spec, x, **how).tobytes() == made.tobytes(), how
+    for image, want in zip(x, made, strict=True):
+        assert bslite.run(spec, image[None]).tobytes() == want.tobytes()
+
+
+@pytest.mark.usefixtures("tiles")
 @pytest.mark.parametrize(("batch", "size"), [(8, 64), (1, 128)])
 def test_a_flag_within_stacks_is_seen(batch: int, size: int) -> None:
     """A number without exact parts in the middle of a model: in a stack of images, or of bands of one."""

@@ -161,6 +161,71 @@ def test_products_of_rows(rows: int, terms: int, outputs: int) -> None:
     check(one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs)), x)
 
 
+ATTENTION = {  # queries, keys, depth, features, and attributes
+    "heads of 64": (50, 50, 64, 64, {}),
+    "one of all": (1, 1, 1, 1, {}),
+    "odd sizes": (33, 47, 17, 35, {"scale": 0.3}),
+    "few queries": (3, 100, 40, 64, {}),
+    "blocks of keys": (40, 700, 33, 70, {}),
+    "causal": (300, 300, 16, 16, {"is_causal": True}),
+    "causal, keys that nobody sees": (40, 600, 32, 16, {"is_causal": True}),
+    "many rows": (290, 64, 32, 32, {}),
+    "deep": (20, 40, 1000, 20, {}),
+}
+
+
+@pytest.mark.parametrize("mask", ["", "added", "allowed", "rows without a key"])
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention(name: str, mask: str) -> None:
+    rows, keys, depth, features, attributes = ATTENTION[name]
+    arrays = [
+        noise(2, *shape, seed=n) for n, shape in enumerate(((rows, depth), (keys, depth), (keys, features)))
+    ]
+    seen = np.random.default_rng(3).random((rows, keys)) < 0.7
+    seen[:, 0] = True
+    if mask == "added":
+        arrays.append(np.where(seen, noise(rows, keys, seed=4), -np.inf).astype(np.float32))
+    elif mask:
+        seen[::3] &= mask == "allowed"
+        arrays.append(seen)
+    check(one_op("attention", *arrays, **attributes), *arrays)
+
+
+def test_sums_of_scores_are_not_cut() -> None:
+    arrays = [noise(20, 1025), noise(30, 1025, seed=1), noise(30, 16, seed=2)]
+    spec = one_op("attention", *arrays)
+    assert bslite.run(spec, arrays).tobytes() == bslite.run(spec, arrays, precision="ieee").tobytes()
+
+
+QKV_MASK = [(2, 40, 32), (2, 50, 32), (2, 50, 16), (40, 50)]
+
+
+def with_one(operand: int, planted: float) -> tuple[ModelSpec, list[Any]]:
+    arrays = [noise(*shape, seed=n) for n, shape in enumerate(QKV_MASK)]
+    arrays[operand].flat[70] = planted
+    return one_op("attention", *arrays), arrays
+
+
+WITHOUT_PARTS = [(n, x) for n in range(3) for x in (np.inf, -np.inf, np.nan, 1e-38, 3.4e38)]
+
+
+@pytest.mark.parametrize(("operand", "planted"), [*WITHOUT_PARTS, (3, np.inf), (3, np.nan)])
+def test_numbers_in_attention_that_float32_computes(operand: int, planted: float) -> None:
+    """Bit by bit what multiply-adds give. A mask is not split, but a score that is NaN is seen."""
+    spec, arrays = with_one(operand, planted)
+    made, ieee = (bslite.run(spec, arrays, precision=word) for word in ("float32", "ieee"))
+    assert made.tobytes() == ieee.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("operand", "planted"), [(0, 1e30), (1, -1e30), (2, 1e30), (3, -np.inf), (3, 1e-38), (3, -3.4e38)]
+)
+def test_numbers_in_attention_that_tiles_compute(operand: int, planted: float) -> None:
+    spec, arrays = with_one(operand, planted)
+    check(spec, *arrays)
+    assert bslite.run(spec, arrays).tobytes() != bslite.run(spec, arrays, precision="ieee").tobytes()
+
+
 def test_an_image_has_the_bits_that_it_has_alone() -> None:
     g = Graph()
     x = g.input("x", ("N", 48, 9, 9), (2, 48, 9, 9))

@@ -8,7 +8,7 @@ import pytest
 from bslite.engines.cpu import engine
 from bslite.machine import Machine
 from bslite.plan import Plan
-from bslite.plan.cpu import split
+from bslite.plan.cpu import split, split_attention
 
 CYCLES = 16.0  # of a product of tiles, as AMX takes
 
@@ -22,10 +22,11 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
         return dataclasses.replace(described(threads), tile_cycles=CYCLES)
 
     monkeypatch.setattr(engine, "detect", detect)
-    monkeypatch.setattr(split, "is_faster", lambda *sizes: True)
+    for planner in (split, split_attention):
+        monkeypatch.setattr(planner, "is_faster", lambda *sizes: True)
 
 
 def split_layers(plan: Plan[Any]) -> set[str]:
     """The layers of a plan, stacks included, that are computed by products of tiles."""
-    found = {name for s in plan.steps if s.record.kernel == "split_conv" for name in s.layers}
+    found = {name for s in plan.steps if s.record.of_parts for name in s.layers}
     return found.union(*(split_layers(inner) for step in plan.steps for inner in step.plans))

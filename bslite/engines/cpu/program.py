@@ -23,6 +23,8 @@ Array = npt.NDArray[Any]
 
 #: Whether a plan calls one of these depends on sizes and layouts, not on the model alone.
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
+#: Kernels that compute the same, by multiply-adds and on tiles of bfloat16.
+TWINS = (("conv", "split_conv"), ("attention", "split_attention"))
 
 
 def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any]) -> list[Any]:
@@ -37,15 +39,13 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
     more = [STEP_KERNELS[name] for name in BY_SHAPE]
     if any(len(view.shape) > AXES for view in plan.values.values()):
         more.append(STEP_KERNELS["copy_axes"])
-    if machine.tile_cycles and {"conv", "split_conv"} & own.keys():
+    multiply = [name for pair in TWINS if set(pair) & own.keys() for name in pair]
+    if machine.tile_cycles and multiply:
         # Other sizes, and numbers without exact parts, take the other one.
         products = {s.record.of_parts for p in _within(plan) for s in p.steps} - {0}
-        more += [
-            STEP_KERNELS["conv"],
-            STEP_KERNELS["split_conv"],
-            *map(kernel_of, map(TileSweep, products or {6})),
-        ]
-    if {"conv", "split_conv"} & own.keys():
+        more += [STEP_KERNELS[name] for name in multiply]
+        more += [kernel_of(TileSweep(n)) for n in products or {6}]
+    if multiply:
         more += [kernel_of(GemmSweep(vecs, max_rows(machine, vecs))) for vecs in range(1, max(WIDTHS) + 1)]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
 

@@ -253,11 +253,20 @@ def on_tiles(
 
     It depends on the layer and the processor alone, on nothing that was measured and on no number of threads.
     """
-    products = b.tuning.precision.products
-    if not products or not b.machine.tile_cycles or key in b.tuning.inexact:
+    products = products_of(b)
+    if not products or key in b.tuning.inexact:
         return 0
-    usual = Machine(lanes=b.machine.lanes, registers=b.machine.registers, tile_cycles=CYCLES)
-    return products if is_faster(usual, image, of, channels // of.groups, products) else 0
+    return products if is_faster(usual(b.machine), image, of, channels // of.groups, products) else 0
+
+
+def products_of(b: CpuBuilder) -> int:
+    """The products of parts that may compute a product here; 0: there is no unit, or none may."""
+    return b.tuning.precision.products if b.machine.tile_cycles else 0
+
+
+def usual(machine: Machine) -> Machine:
+    """A machine with such registers, and nothing of it measured."""
+    return Machine(lanes=machine.lanes, registers=machine.registers, tile_cycles=CYCLES)
 
 
 @functools.lru_cache(4096)

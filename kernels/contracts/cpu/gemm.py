@@ -1,6 +1,5 @@
-"""Records of steps that multiply and add: convolutions, products, attention. Strides are in bytes."""
+"""Records of steps that multiply and add: convolutions and products. Strides are in bytes."""
 
-from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, UnpackedSweep
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
@@ -223,61 +222,3 @@ class Unpacked(StepRecord, kernel="unpacked"):
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``."""
         return f"{-(-self.rows // -(-self.rows // self.most))}x{self.width}"
-
-
-class Attention(StepRecord, kernel="attention"):
-    """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
-
-    Items are matrices x ``shares`` of ``share_rows`` rows of q; the kernel computes the scores of
-    ``tile_rows`` rows and ``block`` keys together. ``key_width`` and ``key_most`` are the vector registers of
-    a panel of keys and the rows of its tiles; ``width``, ``panels``, ``tail`` and ``most`` are those of y.
-    ``k_panels``, ``v_panels``, ``scores`` and ``stats`` are the places in scratch memory of packed keys and
-    values, of scores (rows ``score_row`` apart) and of the rows' statistics.
-    """
-
-    q: Operand
-    k: Operand
-    v: Operand
-    mask: Operand
-    y: Operand
-    q_axes: Three
-    k_axes: Three
-    v_axes: Three
-    mask_axes: Three
-    y_axes: Three
-    n1: int
-    n2: int
-    q_row: int
-    k_row: int
-    v_row: int
-    mask_row: int
-    y_row: int
-    rows: int
-    keys: int
-    depth: int
-    features: int
-    shares: int
-    share_rows: int
-    block: int
-    tile_rows: int
-    key_width: int
-    key_most: int
-    key_sweep: GemmSweep
-    tail_key_sweep: GemmSweep
-    width: int
-    panels: int
-    tail: int
-    most: int
-    sweep: GemmSweep
-    tail_sweep: GemmSweep
-    mask_kind: Mask
-    causal: int
-    safe: int  # rows without a key become zeros, not NaN
-    scale: float
-    k_panels: int
-    v_panels: int
-    scores: int
-    score_row: int
-    stats: int
-    minus_inf: float
-    plus_inf: float

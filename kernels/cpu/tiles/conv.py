@@ -143,7 +143,7 @@ def split_conv(step, bases, item, scratch):
                     b = scratch + split_at
                     _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
                 call_tile_sweep(sweep, which, scratch + UNIT, a, pixel, offsets + 8 * done, count,
-                                b, sums)  # fmt: skip
+                                b, sums, ROW)  # fmt: skip
                 if done:
                     _add(scratch + SUMS, scratch + CHUNK, rows)
                 done += count

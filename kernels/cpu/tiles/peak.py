@@ -1,6 +1,6 @@
 """The microkernel on tiles again and again, on data that stays in L1: the rate of the unit."""
 
-from bslite.kernels.contracts.cpu.tiles import CONFIG, HEAD, LINE, SUMS, UNIT
+from bslite.kernels.contracts.cpu.tiles import CONFIG, HEAD, LINE, ROW, SUMS, UNIT
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
@@ -18,7 +18,7 @@ def _peak(sweep, memory, repeats):
     b = a + 32 * 3 * LINE
     configure(memory + CONFIG)
     for _ in range(repeats):
-        call_tile_sweep(sweep, 3, memory + UNIT, a, 3 * LINE, offsets, STEPS, b, memory + SUMS)
+        call_tile_sweep(sweep, 3, memory + UNIT, a, 3 * LINE, offsets, STEPS, b, memory + SUMS, ROW)
     release()
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from bslite.kernels.contracts.cpu.tiles import COLS, LINE, PARTS, ROW, ROWS, TILE, TileSweep
+from bslite.kernels.contracts.cpu.tiles import COLS, LINE, PARTS, ROWS, TILE, TileSweep
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.tiles import unit
 from bslite.kernels.cpu.vector import simd
@@ -23,7 +23,7 @@ from bslite.kernels.cpu.vector.simd import I64
 PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
-call_tile_sweep = caller(8)
+call_tile_sweep = caller(9)
 
 
 class Operands(NamedTuple):
@@ -36,6 +36,7 @@ class Operands(NamedTuple):
     steps: Any
     b: Any
     sums: Any  # 32 rows of 32 float32, written
+    sums_row: Any
 
 
 def emit_block(builder: Any, rows: int, cols: int, products: int, op: Operands) -> None:
@@ -68,8 +69,9 @@ def emit_block(builder: Any, rows: int, cols: int, products: int, op: Operands) 
 
     loop(builder, op.steps, [op.b], step)
     for i, j in tiles:
-        place = builder.add(op.sums, const(ROWS * ROW * i + COLS * 4 * j))
-        unit.store_ir(builder, op.unit, 2 * i + j, place, const(ROW))
+        line = builder.add(op.sums, builder.mul(op.sums_row, const(ROWS * i)))
+        place = builder.add(line, const(COLS * 4 * j))
+        unit.store_ir(builder, op.unit, 2 * i + j, place, op.sums_row)
 
 
 @makes(TileSweep)
@@ -85,9 +87,9 @@ def tile_sweep(products: int) -> Kernel:
             {n: functools.partial(emit_block, builder, *size, products, op) for n, size in sizes.items()},
         )  # fmt: skip
 
-    block = simd.primitive(types.void, *[types.int64] * 8)(emit)
+    block = simd.primitive(types.void, *[types.int64] * 9)(emit)
 
-    def sweep(which, unit, a, a_row, offsets, steps, b, sums):
-        block(which, unit, a, a_row, offsets, steps, b, sums)
+    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row):
+        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row)
 
-    return Kernel(sweep, f"tile_sweep_{products}", 8)
+    return Kernel(sweep, f"tile_sweep_{products}", 9)

@@ -1,15 +1,18 @@
 """Lowering of attention to one step, which holds the scores of a few rows at a time in scratch memory."""
 
+import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.gemm import Attention
+from bslite.kernels.contracts.cpu.attention import Attention, Heads
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import item_count
+from bslite.plan.cpu.split_attention import Size, on_tiles, split_record
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, line_tiling, max_rows, sweep
 from bslite.plan.shared.attention import OUTER, Matrices, copied, lower, scale_of
@@ -67,11 +70,42 @@ def choose_tiles(machine: Machine, matrices: int, rows: int, keys: int, depth: i
 
 def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     """Append the attention step."""
-    views, sizes, runs, mask = given
-    machine, attrs = b.machine, layer.node.attrs
-    lanes = machine.lanes
+    views = given.views
     (rows, depth), (keys, features) = views["q"].shape[-2:], views["v"].shape[-2:]
-    tiles = choose_tiles(machine, size_of(tuple(sizes)), rows, keys, depth, features)
+    size = Size(rows, keys, depth, features)
+    matrices = size_of(tuple(given.sizes))
+    heads = functools.partial(_heads, layer, given, size)
+    products = on_tiles(b, size)
+    if products:
+        record, scratch = split_record(b, layer, heads, matrices, size, products)
+    else:
+        record, scratch = _record(b.machine, heads, matrices, size)
+    reads = [x for role, x in views.items() if role != "y"]
+    step(b, record, matrices * record.of.shares, reads, [views["y"]], scratch=scratch)
+
+
+def _heads(layer: Layer, given: Matrices, size: Size, **cut: int) -> Heads:
+    """What both arithmetics share; ``cut``: how rows and keys are cut, and places of scores."""
+    views, sizes, runs, mask = given
+    attrs = layer.node.attrs
+    none = views["q"], (0,) * OUTER, 0
+    matrices = {role: (x, runs[role], x.strides[-2]) for role, x in views.items()}
+    operands = [matrices.get(role, none) for role in ("q", "k", "v", "mask", "y")]
+    return Heads(
+        *(x.start for x, _, _ in operands), *(in_bytes(axes) for _, axes, _ in operands), sizes[1], sizes[2],
+        *(4 * row for _, _, row in operands), **size._asdict(), mask_kind=mask,
+        causal=int(attrs["is_causal"]), safe=int(attrs["no_key"] == "zero"),
+        scale=scale_of(layer.node, size.depth), **cut,
+    )  # fmt: skip
+
+
+def _record(
+    machine: Machine, heads: Callable[..., Heads], matrices: int, size: Size
+) -> tuple[Attention, int]:
+    """The record with multiply-adds, and elements of scratch memory."""
+    lanes = machine.lanes
+    rows, keys, depth, features = size
+    tiles = choose_tiles(machine, matrices, rows, keys, depth, features)
     key_width, values = tiles.scores.width, tiles.values
     registers, value_registers = -(-tiles.block // lanes), -(-features // lanes)
     last_block = keys - tiles.block * ((keys - 1) // tiles.block)
@@ -81,23 +115,19 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
         "k_panels": registers * lanes * depth, "v_panels": tiles.block * value_registers * lanes,
         "scores": tiles.tile_rows * score_row, "stats": 2 * tiles.share_rows,
     }  # fmt: skip
-    places, at = {}, CLEAR * lanes
-    for name, size in parts.items():
+    places, at = dict[str, int](), CLEAR * lanes
+    for name, length in parts.items():
         places[name] = 4 * at
-        at += -(-size // lanes) * lanes
-    none = views["q"], (0,) * OUTER, 0
-    matrices = {role: (x, runs[role], x.strides[-2]) for role, x in views.items()}
-    operands = [matrices.get(role, none) for role in ("q", "k", "v", "mask", "y")]
-    record = Attention(
-        *(x.start for x, _, _ in operands), *(in_bytes(axes) for _, axes, _ in operands), sizes[1], sizes[2],
-        *(4 * row for _, _, row in operands), rows=rows, keys=keys, depth=depth, features=features,
+        at += -(-length // lanes) * lanes
+    shared = heads(
         shares=tiles.shares, share_rows=tiles.share_rows, block=tiles.block, tile_rows=tiles.tile_rows,
-        key_width=key_width, key_most=max_rows(machine, key_width), key_sweep=sweep(machine, key_width),
-        tail_key_sweep=sweep(machine, tail_keys), width=values.width, panels=values.panels, tail=values.tail,
-        most=max_rows(machine, values.width), sweep=sweep(machine, values.width),
-        tail_sweep=sweep(machine, values.tail), mask_kind=mask, causal=int(attrs["is_causal"]),
-        safe=int(attrs["no_key"] == "zero"), scale=scale_of(layer.node, depth), **places,
-        score_row=4 * score_row, minus_inf=-math.inf, plus_inf=math.inf,
+        scores=places["scores"], stats=places["stats"], score_row=4 * score_row,
     )  # fmt: skip
-    reads = [x for role, x in views.items() if role != "y"]
-    step(b, record, size_of(tuple(sizes)) * tiles.shares, reads, [views["y"]], scratch=at)
+    record = Attention(
+        shared, key_width=key_width, key_most=max_rows(machine, key_width),
+        key_sweep=sweep(machine, key_width), tail_key_sweep=sweep(machine, tail_keys), width=values.width,
+        panels=values.panels, tail=values.tail, most=max_rows(machine, values.width),
+        sweep=sweep(machine, values.width), tail_sweep=sweep(machine, values.tail),
+        k_panels=places["k_panels"], v_panels=places["v_panels"], minus_inf=-math.inf, plus_inf=math.inf,
+    )  # fmt: skip
+    return record, at

@@ -1,0 +1,107 @@
+"""The records of attention, by float32 multiply-adds or on tiles of bfloat16. Strides are in bytes."""
+
+from bslite.kernels.contracts.attention import Mask
+from bslite.kernels.contracts.cpu.gemm import Three
+from bslite.kernels.contracts.cpu.sweep import GemmSweep
+from bslite.kernels.contracts.cpu.tiles import COLS, ROWS, TileSweep
+from bslite.kernels.contracts.record import Operand, Record, StepRecord
+
+
+class Heads(Record):
+    """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
+
+    Items are matrices x ``shares`` of ``share_rows`` rows of q; the kernel computes the scores of
+    ``tile_rows`` rows and ``block`` keys together. ``scores`` and ``stats`` are the places in scratch memory
+    of scores (rows ``score_row`` apart) and of the rows' statistics.
+    """
+
+    q: Operand
+    k: Operand
+    v: Operand
+    mask: Operand
+    y: Operand
+    q_axes: Three
+    k_axes: Three
+    v_axes: Three
+    mask_axes: Three
+    y_axes: Three
+    n1: int
+    n2: int
+    q_row: int
+    k_row: int
+    v_row: int
+    mask_row: int
+    y_row: int
+    rows: int
+    keys: int
+    depth: int
+    features: int
+    shares: int
+    share_rows: int
+    block: int
+    tile_rows: int
+    mask_kind: Mask
+    causal: int
+    safe: int  # rows without a key become zeros, not NaN
+    scale: float
+    scores: int
+    score_row: int
+    stats: int
+
+
+class Attention(StepRecord, kernel="attention"):
+    """Attention by multiply-adds.
+
+    ``key_width`` and ``key_most`` are the vector registers of a panel of keys and the rows of its tiles;
+    ``width``, ``panels``, ``tail`` and ``most`` are those of y. ``k_panels`` and ``v_panels`` are the places
+    in scratch memory of packed keys and values.
+    """
+
+    of: Heads
+    key_width: int
+    key_most: int
+    key_sweep: GemmSweep
+    tail_key_sweep: GemmSweep
+    width: int
+    panels: int
+    tail: int
+    most: int
+    sweep: GemmSweep
+    tail_sweep: GemmSweep
+    k_panels: int
+    v_panels: int
+    minus_inf: float
+    plus_inf: float
+
+
+class SplitAttention(StepRecord, kernel="split_attention"):
+    """Attention whose operands are split into ``parts`` of bfloat16, as `SplitConv`'s are.
+
+    ``q_parts`` and ``e_parts`` are the places in scratch memory of the parts of q's rows and of their
+    exponentials, rows ``q_pixel`` and ``e_pixel`` bytes apart; ``k_tiles`` and ``v_tiles`` those of keys and
+    values, packed panel by panel; ``panel`` that of one panel of keys as float32. ``offsets`` says where in a
+    row blocks of 32 terms begin. ``flag``: as there; also raised by scores that are NaN.
+    """
+
+    of: Heads
+    flag: Operand
+    offsets: Operand
+    parts: int
+    q_parts: int
+    q_pixel: int
+    e_parts: int
+    e_pixel: int
+    k_tiles: int
+    v_tiles: int
+    panel: int
+    sweep: TileSweep
+
+    @property
+    def tile(self) -> str:
+        """The tile of sums as ``rows x columns``."""
+        return f"{2 * ROWS}x{2 * COLS}"
+
+    @property
+    def of_parts(self) -> int:
+        """Those of the microkernel."""
+        return self.sweep.products

@@ -1,0 +1,97 @@
+"""Attention whose products are batch-reduce GEMMs over panels in scratch memory: float32 multiply-adds."""
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.contracts.cpu.attention import Attention
+from bslite.kernels.cpu.attention.loop import Products, attention_by
+from bslite.kernels.cpu.gemm.pack import pack_panel
+from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
+from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.memory import store
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
+
+f = np.float32
+CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one offset
+
+
+@register_jitable
+def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last, ahead):
+    """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows, each of which
+    fetches a part of the panel ``ahead``.
+    """
+    tiles = (rows + most - 1) // most
+    low = rows // tiles
+    high = rows - tiles * low  # this many tiles are one row taller
+    share = depth // UNROLL * PREFETCHES * 64
+    if high:
+        call_gemm_sweep(sweep, low + 1, high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
+                        clamp, last, ahead, share)  # fmt: skip
+        a += high * (low + 1) * a_row
+        c += high * (low + 1) * c_row
+        ahead += high * share
+    call_gemm_sweep(sweep, low, tiles - high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
+                    clamp, last, ahead, share)  # fmt: skip
+
+
+@register_jitable
+def _begin(s, scratch):
+    for i in range(CLEAR):
+        store(scratch + i * BYTES, splat(f(0.0)))
+
+
+@register_jitable
+def _pack(s, scratch, k, v, count):
+    """Packs a block of keys and values into panels."""
+    depth, features, key_width, width = s.depth, s.features, s.key_width, s.width
+    k_row, v_row, k_panels, v_panels = s.k_row, s.v_row, scratch + s.k_panels, scratch + s.v_panels
+    for c in range(0, count, key_width * LANES):
+        registers = min(key_width, (count - c + LANES - 1) // LANES)
+        pack_panel(k + c * k_row, 4, k_row, depth, count - c, registers, k_panels + 4 * c * depth)
+    for c in range(0, features, width * LANES):
+        registers = min(width, (features - c + LANES - 1) // LANES)
+        pack_panel(v + 4 * c, v_row, 4, count, features - c, registers, v_panels + 4 * c * count)
+
+
+@register_jitable
+def _scores(s, scratch, q, rows, count):
+    """``s = q @ k^T`` for some rows and one block of keys; whole registers, zeros beyond the block."""
+    q_row, depth, s_row, key_width = s.q_row, s.depth, s.score_row, s.key_width
+    most, clamp, k_panels, scores = s.key_most, s.minus_inf_cell, scratch + s.k_panels, scratch + s.scores
+    for c in range(0, count, key_width * LANES):
+        registers = min(key_width, (count - c + LANES - 1) // LANES)
+        sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
+        panel = k_panels + 4 * c * depth
+        ahead = panel + registers * depth * BYTES
+        _products(sweep, rows, most, q, q_row, depth, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
+                  ahead)  # fmt: skip
+
+
+@register_jitable
+def _values(s, scratch, rows, count, y, resume):
+    """``y (+)= scores @ v`` for some rows and one block of keys."""
+    features, width, panels, y_row = s.features, s.width, s.panels, s.y_row
+    s_row, most, clamp = s.score_row, s.most, s.minus_inf_cell
+    v_panels, scores = scratch + s.v_panels, scratch + s.scores
+    for p in range(panels):
+        c = p * width * LANES
+        sweep, last = s.sweep, LANES
+        if p == panels - 1:
+            sweep = s.tail_sweep
+            last = features - c - (s.tail - 1) * LANES
+        panel = v_panels + 4 * c * count
+        ahead = panel + width * count * BYTES
+        _products(sweep, rows, most, scores, s_row, count, panel, y + 4 * c, y_row, scratch, resume, clamp,
+                  last, ahead)  # fmt: skip
+
+
+@register_jitable
+def _end(s, totals):
+    pass
+
+
+attention = step_kernel(Attention)(
+    attention_by(reader(Attention), Products(_begin, _pack, _scores, _values, _end))
+)
