@@ -16,6 +16,7 @@ from support.plans import open_in_the_middle, plan_of, run_tuned
 import bslite
 from bslite import ModelSpec, reference
 from bslite.engines.cpu.detect import detect
+from bslite.machine import Machine
 from bslite.ops import RowMap
 from bslite.passes import fuse, simplify
 from bslite.plan import Plan, build_plan
@@ -280,3 +281,22 @@ def test_a_layer_that_reads_the_whole_image_is_not_banded() -> None:
     shapes = spec.infer_shapes([(1, 3, 64, 64)])
     able = {layer.name: banding.can_band(layer, spec, shapes) for layer in fuse(spec)}
     assert able == {"a": True, "b": False}  # the sigmoid is in the pool's store
+
+
+def test_faster_arithmetic_makes_more_runs() -> None:
+    """On a unit for tiles the time is in moving values. "ieee" plans as for a machine without one."""
+    spec = simplify(network("resnet50"))
+    known = Machine(threads=2, l2=2 << 20)
+    unit = dataclasses.replace(known, tile_cycles=16.0)
+
+    def plan(machine: Machine, precision: str) -> Any:
+        return build_plan(
+            spec, [(1, 3, 224, 224)], machine, tuning=Tuning(precision=bslite.Precision(precision))
+        )
+
+    def banded(plan: Any) -> int:
+        return sum(len(step.layers) for step in plan.steps if step.bands)
+
+    plain = plan(known, "float32")
+    assert [step.record for step in plan(unit, "ieee").steps] == [step.record for step in plain.steps]
+    assert 0 < banded(plain) < banded(plan(unit, "float32")) < banded(plan(unit, "bfloat16"))

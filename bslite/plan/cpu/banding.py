@@ -20,6 +20,7 @@ from bslite.plan.core.views import size_of
 from bslite.plan.cpu.known_runs import Run
 from bslite.plan.cpu.tiling import UNEVEN
 from bslite.plan.cpu.tuning import Banding
+from bslite.plan.cpu.work import arithmetic_cycles
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -63,14 +64,15 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
         )
     elif node.op == "conv2d" and node.attrs["groups"] == 1:
         k, c, r, s = params["weight"]
-        work = pixels * c * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1
+        flops = 2.0 * pixels * c * r * s * machine.lanes * -(-k // machine.lanes)
+        work = arithmetic_cycles(flops, node, params, machine) * 1.1
     elif node.op == "conv2d" and params["weight"][1] == 1:
         work = vectors * size_of(params["weight"][2:]) / machine.fma_ports * 1.6
     elif kind is Kind.CONTRACTION:
         flops = node.declaration.flops(
             [shapes[n] for n in node.inputs], shapes[node.name], params, node.attrs
         )
-        work = flops / (2.0 * machine.lanes * machine.fma_ports) * 1.3
+        work = arithmetic_cycles(flops, node, params, machine) * 1.3
     elif kind is Kind.WINDOW:
         maps = row_map(node, params)
         work = vectors * (maps.extent**2 if maps else 1.0) * 0.75 + 4 * vectors

@@ -21,6 +21,7 @@ from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, worth_threads
 from bslite.plan.cpu.step import CpuBuilder, CpuPlan
 from bslite.plan.cpu.target import Cpu
 from bslite.plan.cpu.tuning import Tuning
+from bslite.plan.cpu.work import at_precision
 from bslite.registry import load_modules
 from bslite.spec import ModelSpec
 
@@ -45,6 +46,7 @@ def build_plan(
     afterwards. ``tuning``: options of the planner, to measure one choice against another.
     """
     tuning = tuning or Tuning()
+    machine = at_precision(machine, tuning.precision)
     all_shapes = spec.infer_shapes(shapes)
     layers = fuse(spec, enabled=not layerwise)
     unsupported = sorted({layer.node.op for layer in layers} - set(CPU))

@@ -19,6 +19,7 @@ from bslite.passes import Layer
 from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.partials import sums_apart
+from bslite.plan.cpu.work import arithmetic_cycles
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -200,8 +201,9 @@ class Prices:
         node, own = layer.node, own_inputs(layer)
         ins = [images.single(n) if n in own else images.shapes[n] for n in node.inputs]
         out = images.shapes[layer.name] if node.declaration.sums_images else images.single(layer.name)
-        flops = node.declaration.flops(ins, out, images.spec.param_shapes(node), node.attrs)
-        return flops / (2.0 * self.machine.lanes * self.machine.fma_ports)
+        params = images.spec.param_shapes(node)
+        flops = node.declaration.flops(ins, out, params, node.attrs)
+        return arithmetic_cycles(flops, node, params, self.machine)
 
     def bytes(self, name: str) -> float:
         """Bytes of an image of a value."""

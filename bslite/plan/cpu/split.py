@@ -163,9 +163,9 @@ def split_conv(
     nothing of the sizes may decide. ``bias``: gives one that is a value, in registers.
     """
     machine, mine = b.machine, channels // of.groups
-    products = on_tiles(b, of, channels, image, weights.key)
-    if not products:
+    if not on_tiles(b, of, channels, image, weights.key):
         return False
+    products = machine.tile_products
     parts, (row_step, col_step) = PARTS[products], of.phases
     deep, rows, cols = of.window
     if rows.taps == cols.taps == 1:  # lines and pixels that are not read do not count
@@ -180,7 +180,7 @@ def split_conv(
     read = deep.taps * ((size.lines - 1) * row_step + reach_rows)
     items = choose_items(
         machine, size.images * size.planes, size.lines, panels * of.groups,
-        cycles_of(machine, size, of, mine, products), read * wide * pixel, group_bytes * of.groups,
+        cycles_of(machine, size, of, mine), read * wide * pixel, group_bytes * of.groups,
         4 * size.lines * size.pixels * channels,
     )  # fmt: skip
     plane = -(-((items.band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
@@ -237,10 +237,10 @@ def split_conv(
 
 
 @functools.lru_cache(4096)
-def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int, products: int) -> float:
+def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int) -> float:
     """Cycles of one core: products of tiles, numbers split, results stored. ``channels``: of a group."""
     rows = -(-size.made // ROWS)
-    tiles = rows * -(-channels // COLS) * of.steps * products * machine.tile_cycles
+    tiles = rows * -(-channels // COLS) * of.steps * machine.tile_products * machine.tile_cycles
     read = size.made * of.phases[0] * of.phases[1] * of.window.depth.taps
     stores = size.made * -(-channels // machine.lanes) * STORED
     return of.groups * (tiles + SPLIT * read * of.blocks * TERMS + stores)
@@ -248,34 +248,33 @@ def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int, products: 
 
 def on_tiles(
     b: CpuBuilder, of: Sum, channels: int, image: tuple[int, int] | None, key: str | None = None
-) -> int:
-    """The products of parts that compute a layer, whose weights may be the parameter ``key``; 0: none do.
+) -> bool:
+    """Whether products of tiles compute a layer, whose weights may be the parameter ``key``.
 
     It depends on the layer and the processor alone, on nothing that was measured and on no number of threads.
     """
-    products = products_of(b)
-    if not products or key in b.tuning.inexact:
-        return 0
-    return products if is_faster(usual(b.machine), image, of, channels // of.groups, products) else 0
-
-
-def products_of(b: CpuBuilder) -> int:
-    """The products of parts that may compute a product here; 0: there is no unit, or none may."""
-    return b.tuning.precision.products if b.machine.tile_cycles else 0
+    if not b.machine.tile_cycles or key in b.tuning.inexact:
+        return False
+    return is_faster(usual(b.machine), image, of, channels // of.groups)
 
 
 def usual(machine: Machine) -> Machine:
-    """A machine with such registers, and nothing of it measured."""
-    return Machine(lanes=machine.lanes, registers=machine.registers, tile_cycles=CYCLES)
+    """A machine with such registers and such a unit, and nothing of it measured."""
+    return Machine(
+        lanes=machine.lanes,
+        registers=machine.registers,
+        tile_cycles=CYCLES,
+        tile_products=machine.tile_products,
+    )
 
 
 @functools.lru_cache(4096)
-def is_faster(machine: Machine, image: tuple[int, int] | None, of: Sum, channels: int, products: int) -> bool:
+def is_faster(machine: Machine, image: tuple[int, int] | None, of: Sum, channels: int) -> bool:
     """Whether products of tiles take fewer cycles than float32 multiply-adds, for an image of so many
     outputs, and lines of so many; None: for one without end. The weights are split for each image.
     """
     outputs, line = image or (1 << 20, 1 << 10)
     terms = of.window.taps * of.depth
     added = of.groups * line_tiling(machine, line, channels).cycles * outputs / line * terms
-    multiplied = cycles_of(machine, Pixels(1, 1, 1, outputs), of, channels, products)
+    multiplied = cycles_of(machine, Pixels(1, 1, 1, outputs), of, channels)
     return multiplied + SPLIT * of.groups * terms * channels < added

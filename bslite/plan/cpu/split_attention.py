@@ -12,7 +12,7 @@ from bslite.passes import Layer
 from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.sharing import item_count
-from bslite.plan.cpu.split import PANEL, SPLIT, products_of, usual
+from bslite.plan.cpu.split import PANEL, SPLIT, usual
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import line_tiling
 
@@ -30,23 +30,20 @@ class Size(NamedTuple):
     features: int
 
 
-def on_tiles(b: CpuBuilder, size: Size) -> int:
-    """The products of parts that compute attention of this size; 0: none do, or multiply-adds are faster."""
-    products = products_of(b)
-    if not products or size.depth > LONGEST:  # a sum of scores is not cut into parts
-        return 0
-    return products if is_faster(usual(b.machine), size, products) else 0
+def on_tiles(b: CpuBuilder, size: Size) -> bool:
+    """Whether products of tiles compute attention of this size; a sum of scores is not cut into parts."""
+    return bool(b.machine.tile_cycles) and size.depth <= LONGEST and is_faster(usual(b.machine), size)
 
 
 @functools.lru_cache(4096)
-def is_faster(machine: Machine, size: Size, products: int) -> bool:
+def is_faster(machine: Machine, size: Size) -> bool:
     """Whether products of tiles take fewer cycles than multiply-adds; nothing but the sizes decides."""
     rows, keys, depth, features = size
     scores = line_tiling(machine, rows, min(keys, KEYS)).cycles / min(keys, KEYS) * keys
     added = scores * depth + line_tiling(machine, rows, features).cycles * keys
     tiles = -(-keys // COLS) * -(-depth // TERMS) + -(-features // COLS) * -(-keys // TERMS)
     split = rows * (depth + keys) + keys * (depth + features)
-    return -(-rows // ROWS) * tiles * products * machine.tile_cycles + SPLIT * split < added
+    return -(-rows // ROWS) * tiles * machine.tile_products * machine.tile_cycles + SPLIT * split < added
 
 
 def _cut(machine: Machine, matrices: int, size: Size, parts: int) -> tuple[int, int, int, int]:
@@ -68,9 +65,10 @@ def _cut(machine: Machine, matrices: int, size: Size, parts: int) -> tuple[int, 
 
 
 def split_record(
-    b: CpuBuilder, layer: Layer, heads: Callable[..., Heads], matrices: int, size: Size, products: int
+    b: CpuBuilder, layer: Layer, heads: Callable[..., Heads], matrices: int, size: Size
 ) -> tuple[SplitAttention, int]:
     """The record, and elements of scratch memory; ``heads``: makes what both arithmetics share."""
+    products = b.machine.tile_products
     parts = PARTS[products]
     block, tile_rows, share_rows, shares = _cut(b.machine, matrices, size, parts)
     of_depth, of_block = (-(-n // TERMS) for n in (size.depth, block))

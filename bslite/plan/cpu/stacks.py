@@ -18,6 +18,7 @@ from bslite.plan.core.views import size_of
 from bslite.plan.cpu.banding import choose_bands
 from bslite.plan.cpu.known_runs import KnownRuns, fit
 from bslite.plan.cpu.tuning import Banding
+from bslite.plan.cpu.work import arithmetic_cycles
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -75,7 +76,7 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     params = spec.param_shapes(node)
     ins = [single[n] for n in node.inputs]
     flops = node.declaration.flops(ins, single[node.name], params, node.attrs)
-    compute = flops / (2.0 * machine.lanes * machine.fma_ports)
+    compute = arithmetic_cycles(flops, node, params, machine)
     weights = 4.0 * sum(map(size_of, params.values()))
     image = 4.0 * (sum(size_of(single[n]) for n in layer.inputs) + size_of(single[layer.name]))
     rounds = -(-batch // t)
@@ -176,7 +177,8 @@ def choose_stacks(
         def apart(i: int) -> bool:
             return stackable(layers[i], shapes, single, batch, constants, spec.dtypes)
 
-        key = tuple(layer.name for layer in layers), len(spec.inputs), batch, machine.threads, banding
+        unit = machine.tile_cycles, machine.tile_products
+        key = tuple(layer.name for layer in layers), len(spec.inputs), batch, machine.threads, unit, banding
         images = [single[i.name] for i in spec.inputs]
         runs = known.near(key, images) if known else None
         if runs is None or not fit(runs, layers, spec, single, apart):

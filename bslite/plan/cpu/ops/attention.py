@@ -75,9 +75,8 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     size = Size(rows, keys, depth, features)
     matrices = size_of(tuple(given.sizes))
     heads = functools.partial(_heads, layer, given, size)
-    products = on_tiles(b, size)
-    if products:
-        record, scratch = split_record(b, layer, heads, matrices, size, products)
+    if on_tiles(b, size):
+        record, scratch = split_record(b, layer, heads, matrices, size)
     else:
         record, scratch = _record(b.machine, heads, matrices, size)
     reads = [x for role, x in views.items() if role != "y"]

@@ -56,7 +56,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     """Append the steps for operands of the full batch; return False, without a step, for too many."""
     (m, k), n = x.shape[-2:], w.shape[-1]
     batch = y.shape[:-2]
-    tiles_take_it = bool(batch) and on_tiles(b, Sum(PIXEL, k), n, None) > 0
+    tiles_take_it = bool(batch) and on_tiles(b, Sum(PIXEL, k), n, None)
     if math.prod(batch) == 1 and not tiles_take_it:
         left, right, made = (View(v.buffer, v.offset, v.shape[-2:], v.strides[-2:]) for v in (x, w, y))
         matrices = Matrices(right, right.offset, k, n, right.strides[0], right.strides[1])
