@@ -10,6 +10,7 @@ from typing import Any, TypeVar, get_type_hints
 from bslite.errors import EngineError
 
 LEVELS = ("l1", "l2", "l3", "memory")
+TILE_FLOPS = 2.0 * 16 * 32 * 16  # of one product of tiles
 T = TypeVar("T")
 
 
@@ -30,6 +31,11 @@ class Rates:
     memory_copy: float
     #: Products of tiles, 16 x 32 by 32 x 16 bfloat16; 0 where there is no unit for them.
     tiles: float = dataclasses.field(default=0.0, metadata={"zero": True})
+
+    @property
+    def tile_flops(self) -> float:
+        """FLOP/s of products of bfloat16 tiles; 0 where there is no unit for them."""
+        return TILE_FLOPS * self.tiles
 
     def read(self, level: str) -> float:
         """Bytes/s read from one of `LEVELS`."""

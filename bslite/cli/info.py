@@ -121,6 +121,7 @@ def _machine() -> dict[str, str]:
         "vectors": f"{lanes} float32 lanes, {registers} registers",
         "threads": decided(),
         "measured": _measured(),
+        "tiles of bfloat16": _tiles(),
         "kernels on disk": f"{ours} in {folder}{stale}",
         "GPU": _gpu(),
     }
@@ -152,6 +153,19 @@ def _measured() -> str:
         f"{rates.flops / 1e9:.0f} GFLOP/s; reading L2 {rates.l2_read / 1e9:.0f}, "
         f"L3 {rates.l3_read / 1e9:.0f}, memory {rates.memory_read / 1e9:.0f} GB/s"
     )
+
+
+def _tiles() -> str:
+    """Whether there is a unit for them (AMX), and whether plans use it."""
+    from bslite.engines.cpu import calibration
+    from bslite.kernels.cpu.vector.target import has_tiles
+
+    if not has_tiles():
+        return "no unit for them here (AMX)"
+    found = calibration.load()
+    if found is None or not found.all.tiles:
+        return "a unit (AMX), not used until bslite calibrate has measured it"
+    return f"{found.all.tile_flops / 1e9:,.0f} GFLOP/s; six products for each of float32 by default"
 
 
 def _version(name: str) -> str:

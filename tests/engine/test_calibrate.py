@@ -15,6 +15,7 @@ import bslite
 from bslite.engines.cpu import calibrate, calibration, description, detect, stream
 from bslite.engines.cpu.threads import available_cores, numba_threads
 from bslite.errors import EngineError
+from bslite.kernels.cpu.vector import target
 from bslite.machine import LEVELS, Machine, Rates
 from bslite.spec import ModelSpec
 
@@ -225,6 +226,18 @@ def test_the_command(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     calibration.save(made_up())
     assert "forgotten" in call("calibrate", "--forget")
     assert "nothing" in call("calibrate", "--forget")
+
+
+def test_the_commands_say_whether_tiles_are_used(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibrate, "measure", made_up)
+    assert "tiles" not in call("calibrate", "--dry-run")
+    monkeypatch.setattr(target, "has_tiles", lambda: False)
+    assert "no unit for them" in call("info")
+    monkeypatch.setattr(target, "has_tiles", lambda: True)
+    assert "not used until bslite calibrate" in call("info")
+    monkeypatch.setattr(calibrate, "measure", lambda: made_up(tiles=1.875e8))
+    assert "tiles of bfloat16 3,072 and" in call("calibrate")
+    assert "six products for each of float32 by default" in call("info")
 
 
 def test_reading_in_turns_reads_all_of_it() -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bslite.kernels.contracts.cpu.tiles import COLS, ROWS, TERMS
 from bslite.machine import Machine, Rates
 
 if TYPE_CHECKING:
@@ -79,5 +78,4 @@ def limits_of(machine: Machine, rates: Rates) -> Limits:
     for outer, inner in (("memory", "l3"), ("l3", "l2")):
         best[inner] = max(best[inner], best[outer])
     capacity = {"l2": machine.l2 * machine.threads, "l3": machine.l3}
-    tiles = 2.0 * ROWS * COLS * TERMS * rates.tiles
-    return Limits(machine.threads, rates.clock, rates.flops, best, capacity, tiles)
+    return Limits(machine.threads, rates.clock, rates.flops, best, capacity, rates.tile_flops)

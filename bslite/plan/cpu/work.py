@@ -4,8 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from bslite.arithmetic import Precision
-from bslite.kernels.contracts.cpu.tiles import COLS, ROWS, TERMS
-from bslite.machine import Machine
+from bslite.machine import TILE_FLOPS, Machine
 from bslite.ops import Shape
 from bslite.spec import Node
 
@@ -32,5 +31,5 @@ def arithmetic_cycles(flops: float, node: Node, params: Mapping[str, Shape], mac
     narrow = min(params["weight"][:2]) < LEAST if "weight" in params else False
     if not machine.tile_cycles or node.declaration.plain not in ON_TILES or narrow:
         return cycles
-    tiles = flops / (2.0 * ROWS * COLS * TERMS) * machine.tile_products
-    return min(cycles, tiles * machine.tile_cycles / REACHED)
+    products = flops / TILE_FLOPS * machine.tile_products
+    return min(cycles, products * machine.tile_cycles / REACHED)
