@@ -15,8 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.check import Array, all_cases, same_specials, single_op_spec
+from support.tiles import with_tiles
 
-from bslite import reference
+from bslite import ops, reference
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.cpu import prepare
 
@@ -39,8 +40,11 @@ def guarded(shape: Sequence[int], at_end: bool) -> Array:
     return whole[start : start + size].view(np.float32).reshape(shape)
 
 
-def main() -> None:
-    for param in all_cases():
+def main(tiles: bool) -> None:
+    if tiles:
+        with_tiles(setattr)
+    multiply = [n for n, op in ops.REGISTRY.items() if op.kind is ops.Kind.CONTRACTION]
+    for param in all_cases(names=multiply if tiles else ()):
         op, case = param.values
         spec, inputs = single_op_spec(op, case)
         want = reference.run(spec, inputs, np.float32)[0]
@@ -63,12 +67,14 @@ def main() -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="mprotect is POSIX")
-def test_no_stray_access() -> None:
+@pytest.mark.parametrize("tiles", [False, True], ids=["multiply-adds", "tiles"])
+def test_no_stray_access(tiles: bool) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    result = subprocess.run([sys.executable, __file__], env=environment, capture_output=True, text=True)
+    command = [sys.executable, __file__, *(["tiles"] if tiles else [])]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True)
     last = result.stdout.strip().rpartition("\n")[2]
     assert last == "done", f"exit status {result.returncode} at {last!r}\n{result.stderr[-2000:]}"
 
 
 if __name__ == "__main__":
-    main()
+    main("tiles" in sys.argv)

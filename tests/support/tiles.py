@@ -1,6 +1,7 @@
 """A machine with a unit for tiles of bfloat16: this one, the unit emulated where it has none."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,14 +17,19 @@ CYCLES = 16.0  # of a product of tiles, as AMX takes
 @pytest.fixture
 def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models made in the test are planned for such a machine; what can be is computed by tiles."""
+    with_tiles(monkeypatch.setattr)
+
+
+def with_tiles(setattr: Callable[[Any, str, Any], None]) -> None:
+    """Plans for such a machine from now on."""
     described = engine.detect
 
     def detect(threads: int) -> Machine:
         return dataclasses.replace(described(threads), tile_cycles=CYCLES)
 
-    monkeypatch.setattr(engine, "detect", detect)
+    setattr(engine, "detect", detect)
     for planner in (split, split_attention):
-        monkeypatch.setattr(planner, "is_faster", lambda *sizes: True)
+        setattr(planner, "is_faster", lambda *sizes: True)
 
 
 def split_layers(plan: Plan[Any]) -> set[str]:
