@@ -20,10 +20,12 @@ from torch.fx.traceback import preserve_node_meta
 from bslite.dropin import reasons
 from bslite.dropin.options import Options
 from bslite.dropin.runner import Runner
+from bslite.errors import UnsupportedError
 
 Node = torch.fx.Node
 Tensor = torch.Tensor
 QUESTION = ("fake_impls.py", "conv")  # the file and function of torch that ask for a convolution's library
+ENCODER_LAYER = torch._transformer_encoder_layer_fwd
 MAX_SETS = 64  # sets of parameters kept ready for one graph: the layers of a model share Dynamo's graph
 MAX_NUMBERS = 16  # sets of numbers that one graph is traced with; calls with others run in torch
 
@@ -114,6 +116,8 @@ class _Body(torch.nn.Module):
         for node in module.graph.nodes:
             if node.op != "placeholder" and node not in new:
                 new[node] = graph.node_copy(node, new.__getitem__)
+                if node.target is ENCODER_LAYER and len(node.args) == 20:
+                    new[node].target = _encoder_layer
         for name, child in module.named_children():
             self.add_module(name, child)
         for name, value in chain(module.named_buffers(recurse=False), module.named_parameters(recurse=False)):
@@ -125,6 +129,18 @@ class _Body(torch.nn.Module):
         # Node by node, so that what is traced keeps Dynamo's note of the layer it is from.
         with preserve_node_meta():
             return torch.fx.Interpreter(self, graph=self._graph).run(*tensors)
+
+
+def _encoder_layer(x: Tensor, *given: Any) -> Tensor:
+    """torch's operation for an encoder layer. If its mask is of one batch only, so is the trace of it.
+
+    The stand-in that a trace runs does not look at the mask. One of kind 0 has no batch.
+    """
+    mask, kind = given[-2:]
+    if mask is not None and kind != 0 and mask.shape[0] != x.shape[0]:
+        raise UnsupportedError(f"an encoder layer's mask {list(mask.shape)} does not fit x {list(x.shape)}")
+    made: Tensor = ENCODER_LAYER(x, *given)
+    return made
 
 
 def _say_in_torch(options: Options, why: str) -> None:
