@@ -121,20 +121,26 @@ class TestFreeSizes:
         assert np.array_equal(run(from_onnx(proto), x), np.maximum(x, 0))
         assert from_onnx(proto, shapes={"x": (2, 3)}).inputs[0].shape == (2, 3)
 
-    def test_a_token_for_every_image(self) -> None:
-        """Expand to a shape with the batch in it: what exporters make of a class token."""
+    @pytest.mark.parametrize("op", ["Expand", "Tile"])
+    @pytest.mark.parametrize("computed", [False, True])
+    def test_a_token_for_every_image(self, op: str, computed: bool) -> None:
+        """A token, known or computed, repeated for each image: torch's ``expand`` and ``repeat``."""
+        times = i64(1, 4) if op == "Expand" else i64(1, 1)
         nodes = [
+            node("Relu", ["token"], ["t"]),
             node("Shape", ["x"], ["s"], start=0, end=1),
             node("Concat", ["s", "rest"], ["to"], axis=0),
-            node("Expand", ["token", "to"], ["t"]),
-            node("Concat", ["t", "x"], ["y"], axis=1),
+            node(op, ["t", "to"], ["ts"]),
+            node("Concat", ["ts", "x"], ["y"], axis=1),
         ]
-        stored = {"token": noise(1, 1, 4), "rest": i64(1, 4)}
-        spec = from_onnx(model(nodes, [value("x", ["n", 3, 4])], ["y"], stored))
+        token, given = noise(1, 1, 4), [value("x", ["n", 3, 4])]
+        stored = {"rest": times} if computed else {"token": token, "rest": times}
+        spec = from_onnx(model(nodes, [*given, *[value("token", [1, 1, 4])] * computed], ["y"], stored))
+        assert isinstance(spec, ModelSpec)
         for batch in (1, 2, 5):
             x = noise(batch, 3, 4)
-            want = np.concatenate([np.broadcast_to(stored["token"], (batch, 1, 4)), x], 1)
-            assert np.array_equal(run(spec, x), want)
+            want = np.concatenate([np.broadcast_to(np.maximum(token, 0), (batch, 1, 4)), x], 1)
+            assert np.array_equal(run(spec, [x, token] if computed else x), want)
 
     def test_sizes_that_cannot_stay_free_are_fixed(self) -> None:
         """Every other row, by a list of indices as long as there are rows."""

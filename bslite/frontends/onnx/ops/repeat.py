@@ -48,12 +48,16 @@ def expanded(s: Site, x: Operand, want: Sequence[Dim]) -> Operand:
 
 @onnx_op("Tile", since=6)
 def tile(s: Site, x: Operand, repeats: Operand) -> Operand:
-    times = s.ints(repeats, "its repeats")
-    if len(times) != x.rank or min(times, default=1) < 0:
+    times = s.dims(repeats, "its repeats")
+    least = (t if isinstance(t, int) else min(t) for t in times)
+    if len(times) != x.rank or min(least, default=1) < 0:
         raise SpecError(f"its repeats {times} do not fit rank {x.rank}")
-    if not isinstance(x, Value):
-        return s.compute(lambda a: _tile(s, a, times), x)
-    return s.emit("tile", x, repeats=tuple(times))
+    if is_known(x, repeats):
+        return s.compute(lambda a, n: _tile(s, a, n.reshape(-1).tolist()), x, repeats)
+    pairs = list(zip(x.shape, times, strict=True))
+    if any(isinstance(t, tuple) for t in times) and all(1 in pair for pair in pairs):
+        return expanded(s, x, [t if d == 1 else d for d, t in pairs])
+    return s.emit("tile", x, repeats=tuple(s.ints(repeats, "its repeats")))
 
 
 def _tile(s: Site, a: Array, times: Sequence[int]) -> Array:
