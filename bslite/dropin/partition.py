@@ -11,6 +11,7 @@ from bslite.dropin.stages import stages
 from bslite.frontends.torch.graph import Graph, draws, has_tensors, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.parts import Survey
+from bslite.frontends.torch.values import DTYPES, dtype_name
 
 Node = torch.fx.Node
 
@@ -153,6 +154,32 @@ def _cut_modules(graph: Graph, groups: list[set[Node]]) -> set[Node]:
 
 
 def _read(graph: Graph, group: set[Node], nodes: list[Node]) -> list[Node]:
-    """The tensors that a group takes from outside, in the order in which they are read. No constants."""
+    """The tensors that a group takes from outside, in the order in which they are read. No constants.
+
+    The last ones are inputs of the graph from which the group takes no more than a size.
+    """
     read = dict.fromkeys(a for n in nodes for a in n.all_input_nodes)
-    return [a for a in read if a not in group and a not in graph.constant and has_tensors(a)]
+    taken = [a for a in read if a not in group and a not in graph.constant and has_tensors(a)]
+    missing = {s for n in nodes for s in _sizes_from_elsewhere(n)} - {s for a in taken for s in _axes(a)}
+    for node in graph.nodes:
+        if node.op != "placeholder" or node in graph.stored or missing.isdisjoint(_axes(node)):
+            continue
+        if dtype_name(node.meta["val"]) in DTYPES:
+            taken.append(node)
+            missing.difference_update(_axes(node))
+    return taken
+
+
+def _sizes_from_elsewhere(node: Node) -> set[Any]:
+    """The symbols of sizes among the operands of ``node`` that no tensor among them has."""
+    given = [a.meta.get("val") for a in node.all_input_nodes]
+    named = {s for v in given if isinstance(v, torch.SymInt) for s in v.node.expr.free_symbols}
+    return named - {
+        s for a in node.all_input_nodes if has_tensors(a) for d in _axes(a) for s in d.free_symbols
+    }
+
+
+def _axes(node: Node) -> list[Any]:
+    """The free sizes of the tensor that ``node`` makes, as expressions; none if it makes several."""
+    shape = getattr(node.meta.get("val"), "shape", ())
+    return [d.node.expr for d in shape if isinstance(d, torch.SymInt)]

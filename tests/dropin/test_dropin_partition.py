@@ -104,6 +104,27 @@ def test_branches_that_meet_make_no_more_parts_than_needed() -> None:
     assert parts(fast) == ["bslite", "bslite"]
 
 
+class Weighed(nn.Module):
+    """Numbers for each image that are computed from nothing but how many images there are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        weights = torch.special.erfinv(torch.ones(x.shape[0], 8).cumsum(1).exp().cumsum(1) * 1e-4)
+        return self.fc(torch.special.erfinv(x)) + weights
+
+
+def test_a_part_that_takes_no_more_than_a_size() -> None:
+    net = Weighed().eval()
+    fast = wrapped(net, quiet=False)
+    for batch in (3, 5, 2):
+        quietly(fast, net, torch.rand(batch, 8) * 0.9)
+    assert parts(fast) == ["bslite", "bslite"]
+    assert not bslite.report(fast).calls_in_torch
+
+
 def test_the_warning_lists_everything_at_once() -> None:
     net = nn.Sequential(Odd(inverse), nn.Sequential(Odd(erfinv)), Odd(erfinv)).eval()
     fast = wrapped(net, fallback="warn")
