@@ -143,6 +143,9 @@ def test_models_for_other_sizes_are_bounded_and_share_packed_weights() -> None:
         lambda x, p: torch.cat([x, x])[: x.shape[0]],
         lambda x, p: x * x.shape[0],
         lambda x, p: p.expand(-1, x.shape[0], -1).tanh() + x.sum(),
+        lambda x, p: x[:1].repeat(1, x.shape[0], 1),  # as rows behind each other
+        lambda x, p: torch.eye(4).repeat(x.shape[0], 1) + x.reshape(-1, 4)[:1],
+        lambda x, p: x[0].relu().repeat(2, 3 * x.shape[0], 1).sin(),
     ],
 )
 def test_values_computed_from_the_batch(function: Any) -> None:

@@ -16,14 +16,14 @@ from bslite.frontends.torch.values import Const, Operand
 
 
 def ones(s: Site, size: Any) -> Operand:
-    """int64 ones ``[size]``; ``size`` is a number, a free size, or a sum of such."""
+    """int64 ones ``[size]``; ``size`` is a number, a free size, or a sum or a multiple of such."""
     torch = load_torch()
     if isinstance(size, int) or size.is_Integer:
         return Const(torch.ones(int(size), dtype=torch.int64), f"ones.{int(size)}")
     known = s.store.lines.get(size)
     if known is not None:
         return known
-    made = _joined(s, size) if size.is_Add else _along(s, size)
+    made = _joined(s, size) if size.is_Add or size.is_Mul else _along(s, size)
     return s.store.lines.setdefault(size, made)
 
 
@@ -47,9 +47,9 @@ def _along(s: Site, size: Any) -> Value:
 
 
 def _joined(s: Site, size: Any) -> Value:
-    """Ones for a sum of sizes: one line after the other."""
+    """Ones for a sum or a multiple of sizes: one line after the other."""
     terms: list[Any] = []
-    for term in size.args:
+    for term in size.args if size.is_Add else (size,):
         count, rest = term.as_coeff_Mul()
         if term.is_Integer and term > 0:
             terms.append(int(term))

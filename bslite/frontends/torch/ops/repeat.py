@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from bslite.errors import SpecError
@@ -11,7 +12,7 @@ from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import spread
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Operand
+from bslite.frontends.torch.values import Operand, expression_of
 
 
 def plain(*sizes: Any) -> None:
@@ -42,13 +43,21 @@ def flip(s: Site, x: Operand, axes: Sequence[int] = ()) -> Operand:
 def repeat(s: Site, x: Operand, repeats: Sequence[Any]) -> Operand:
     repeats = [*[1] * (len(x.shape) - len(repeats)), *repeats]  # torch.tile's rule
     aligned = (*(1,) * (len(repeats) - len(x.shape)), *x.shape)
-    if not all(isinstance(n, int) for n in repeats) and all(
-        d == 1 or (isinstance(n, int) and n == 1) for n, d in zip(repeats, aligned, strict=True)
-    ):
+    known = [n if isinstance(n, int) else 1 for n in repeats]
+    free = [1 if isinstance(n, int) else expression_of(n) for n in repeats]
+    some, tiled = set(free) != {1}, tuple(d * n for d, n in zip(aligned, known, strict=True))
+    if set(known) != {1}:
+        x = reshape(s, x, aligned, last=False)
+        x = s.emit("tile", x, inner=tiled if some else None, repeats=known)
+    if not some:
+        return reshape(s, x, tiled, last=False)
+    if all(1 in pair for pair in zip(free, tiled, strict=True)):
         return spread(s, x, s.shape)
-    plain(*repeats)
-    x = reshape(s, x, aligned, last=False)
-    return x if set(repeats) <= {1} else s.emit("tile", x, repeats=repeats)
+    # What is repeated gets a new axis before it, along which it is spread, and which is merged with it.
+    apart = [(1, d) if n != 1 else (d,) for n, d in zip(free, tiled, strict=True)]
+    wide = [(n, d) if n != 1 else (d,) for n, d in zip(free, tiled, strict=True)]
+    x = spread(s, reshape(s, x, tuple(chain(*apart)), last=False), tuple(chain(*wide)))
+    return reshape(s, x, s.shape)
 
 
 @aten("repeat_interleave.self_int")
