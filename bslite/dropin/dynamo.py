@@ -116,6 +116,7 @@ class _Body(torch.nn.Module):
         for node in module.graph.nodes:
             if node.op != "placeholder" and node not in new:
                 new[node] = graph.node_copy(node, new.__getitem__)
+                _forget_classes(new[node])
                 if node.target is ENCODER_LAYER and len(node.args) == 20:
                     new[node].target = _encoder_layer
         for name, child in module.named_children():
@@ -129,6 +130,13 @@ class _Body(torch.nn.Module):
         # Node by node, so that what is traced keeps Dynamo's note of the layer it is from.
         with preserve_node_meta():
             return torch.fx.Interpreter(self, graph=self._graph).run(*tensors)
+
+
+def _forget_classes(node: Node) -> None:
+    """Keep of a node's layer its path alone: no layer is there to be asked for its attributes."""
+    stack = node.meta.get("nn_module_stack")
+    if stack:
+        node.meta["nn_module_stack"] = {key: (path, torch.nn.Module) for key, (path, _) in stack.items()}
 
 
 def _encoder_layer(x: Tensor, *given: Any) -> Tensor:

@@ -152,6 +152,16 @@ def test_layers_keep_their_paths() -> None:
     assert text.endswith("special_erfinv.default; at inner.1")
 
 
+def test_a_layer_that_is_one_op_elsewhere() -> None:
+    """As for `bslite.optimize`, but Dynamo's graph has no layer to ask for its attributes."""
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.LocalResponseNorm(3, k=2.0), nn.ReLU()).eval()
+    fast = compiled(net)
+    for batch in (2, 3, 1):
+        agree(fast, net, images(batch))
+    torch._dynamo.reset()
+    agree(compiled(net[1]), net[1], images())
+
+
 def test_a_plain_function() -> None:
     def function(x: Any, w: Any) -> Any:
         return F.relu(x @ w) + x.sum(-1, keepdim=True) * 0
