@@ -128,6 +128,19 @@ def test_a_stream_keeps_its_precision() -> None:
 
 
 @pytest.mark.usefixtures("tiles")
+def test_a_stream_goes_on_from_a_step_that_is_done_again() -> None:
+    """Its state is not fed twice."""
+    spec, data = bslite.from_torch(Sequence().eval(), (torch.zeros(2, 6, 64),)), noise(2, 6, 64)
+    data[1, 2, 5] = 1e-35
+    sessions = [bslite.Session(spec, batch=2, precision=word) for word in ("float32", "ieee")]
+    made, ieee = ([session.step(x).copy() for x in data.swapaxes(0, 1)] for session in sessions)
+    exact = reference.run(spec, [data], np.float64)[0].swapaxes(0, 1)
+    for one, other, want in zip(made, ieee, exact, strict=True):
+        assert_three_way(one, other, want, 1.5, least=1e-7)
+    assert made[5].tobytes() != ieee[5].tobytes()
+
+
+@pytest.mark.usefixtures("tiles")
 def test_training_keeps_its_precision() -> None:
     """Forwards and backwards, on threads of torch's."""
     x = torch.from_numpy(X)
@@ -211,4 +224,8 @@ def test_verification_and_explanation_say_it() -> None:
     text = str(bslite.explain(spec, x))
     assert "6 products of bfloat16" in text
     assert "6 products of bfloat16" not in str(bslite.explain(spec, x, precision="ieee"))
+    assert "done again" not in text
+    x[0, 0, 3, 4] = 1e-35
+    assert "each run is done again by float32 multiply-adds" in str(bslite.explain(spec, x))
+    assert "done again" not in str(bslite.explain(spec, x, precision="ieee"))
     assert "precision: ieee" in str(bslite.report(bslite.optimize(module(), precision="ieee")))

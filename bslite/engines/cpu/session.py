@@ -59,6 +59,7 @@ class Session:
         self.results = list(zip(self.output_shapes, cells, strict=False))  # what outputs are made as
         self._bind = struct.Struct(f"{len(plan.inputs) + len(plan.outputs)}q").pack_into
         self.memory = Memory() if memory is None else memory
+        self.repeated = 0  # runs that were done again by multiply-adds
         self._free: list[Workspace] = []  # `append` and `pop` are atomic
         values = 4 * (plan.arena_size + plan.scratch_size * plan.threads) if memory is None else 0
         #: Bytes about that keeping it takes, besides weights and memory that are shared.
@@ -118,6 +119,7 @@ class Session:
         found = [(*self.plan.flags[n], int(workspace.flags[n, 1])) for n in raised]
         workspace.flags[:] = 0
         if any(text == INEXACT for _, text, _ in found):
+            self.repeated += 1
             return True  # what other steps found may come from that
         for layer, text, value in found:
             raise InputError(f"layer {layer!r}: {text.format(value=value)}")

@@ -41,8 +41,9 @@ class Profile:
     """Medians over ``runs`` traced runs, in seconds; arrays have an element per step of the plan.
 
     ``untraced`` is the time of a whole call without tracing, ``wall`` that from a traced run's first item to
-    its last. ``busy`` sums the items of a step over all walkers, ``wait`` what walkers waited for its end,
-    ``span`` reaches from its first start to its last stop. ``items`` are those of the run of median length.
+    its last. ``repeated``: runs are done again by multiply-adds, which only ``untraced`` includes. ``busy``
+    sums the items of a step over all walkers, ``wait`` what walkers waited for its end, ``span`` reaches from
+    its first start to its last stop. ``items`` are those of the run of median length.
     """
 
     runs: int
@@ -50,6 +51,7 @@ class Profile:
     ticks_per_second: float
     untraced: float
     wall: float
+    repeated: bool
     busy: Array
     wait: Array
     span: Array
@@ -68,6 +70,7 @@ def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profil
     steps = len(session.plan.steps)
     threads = max(1, min(session.plan.threads, numba_threads()))
     outputs = [np.empty(v.shape, np.float32) for v in session.plan.outputs]
+    before = session.repeated
     for _ in range(WARM_RUNS):
         session.run(inputs, outputs)
     traces: list[dict[str, Array]] = []
@@ -88,6 +91,7 @@ def profile(session: Session, inputs: Sequence[Array], runs: int = 15) -> Profil
     typical = int(np.argsort(walls, kind="stable")[len(walls) // 2])
     return Profile(
         len(traces), threads, rate, statistics.median(seconds), statistics.median(walls),
+        session.repeated > before,
         busy, wait, span, found[typical],
     )  # fmt: skip
 

@@ -55,12 +55,17 @@ def _headline(e: Result) -> list[str]:
         "the run is faster than its floor: other programs ran while the machine's limits were measured; "
         "measure again when it is quiet"
     )
+    twice = (
+        "each run is done again by float32 multiply-adds, after this plan: a number among its values has no "
+        "exact parts of bfloat16 (NaN, infinite, tiny); precision 'ieee' gives the same bits at once"
+    )
     return [
         f"{e.model}, input {takes}, {p.threads} thread(s): {p.untraced * 1e3:.2f} ms a run, {floor}; "
         f"traced {p.wall * 1e3:.2f} ms, medians of {p.runs} runs; threads idle {percent(idle)}",
         f"machine: {limits.flops / 1e9:,.0f} GFLOP/s; {rates}",
         f"memory: {', '.join(f'{name} {size / 1e6:,.2f} MB' for name, size in e.memory.totals.items())}",
         *([early] if e.floor > p.untraced else []),
+        *([twice] if p.repeated else []),
     ]
 
 
