@@ -10,6 +10,7 @@ from benchmarks.peers import report
 from benchmarks.peers.columns import DEFAULT, RIVALS, WORDS, column, columns
 from benchmarks.peers.measure import compare
 from benchmarks.peers.nets import NETS, TRANSFORMERS
+from bslite.engines.cpu.calibration import unit_unused
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -19,6 +20,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     engines = columns(options.peers, options.precision)
     run = output.Run("peers", options, report.as_dict, report.markdown)
+    if unit_unused():
+        run.note("this machine has a unit for tiles of bfloat16 (AMX), which needs `bslite calibrate` first")
     run.note("measuring what the machine can do")
     run.limits = roofline.measure(options.threads)
     for batch in options.batch:

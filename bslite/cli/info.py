@@ -162,8 +162,8 @@ def _tiles() -> str:
 
     if not has_tiles():
         return "no unit for them here (AMX)"
-    found = calibration.load()
-    if found is None or not found.all.tiles:
+    found = calibration.kept()
+    if found is None or calibration.unit_unused():
         return "a unit (AMX), not used until bslite calibrate has measured it"
     return f"{found.all.tile_flops / 1e9:,.0f} GFLOP/s; six products for each of float32 by default"
 

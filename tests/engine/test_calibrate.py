@@ -235,9 +235,11 @@ def test_the_commands_say_whether_tiles_are_used(call: Any, monkeypatch: pytest.
     assert "no unit for them" in call("info")
     monkeypatch.setattr(target, "has_tiles", lambda: True)
     assert "not used until bslite calibrate" in call("info")
+    assert calibration.unit_unused()
     monkeypatch.setattr(calibrate, "measure", lambda: made_up(tiles=1.875e8))
     assert "tiles of bfloat16 3,072 and" in call("calibrate")
     assert "six products for each of float32 by default" in call("info")
+    assert not calibration.unit_unused()
 
 
 def test_reading_in_turns_reads_all_of_it() -> None:

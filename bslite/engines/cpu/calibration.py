@@ -84,6 +84,14 @@ def kept() -> Calibration | None:
     return load()
 
 
+def unit_unused() -> bool:
+    """Whether there is a unit for tiles of bfloat16 that was not measured, so that no plan uses it."""
+    from bslite.kernels.cpu.vector.target import has_tiles
+
+    found = kept()
+    return has_tiles() and (found is None or not found.all.tiles)
+
+
 def _parse(data: Mapping[str, Any]) -> Calibration:
     one, all_ = Rates.from_dict(data["one"]), Rates.from_dict(data["all"])
     found = Calibration(
