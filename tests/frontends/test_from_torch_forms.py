@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.torch_modules import F, Fn, nn, torch
+from support.torch_modules import F, Fn, Made, nn, torch
 
 import bslite
 from bslite import from_torch
@@ -28,6 +28,16 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "transposed, bias computed": (
         lambda x: F.conv_transpose1d(x, STACK[:, :4].transpose(0, 1), x[0, 0, :2], stride=2),
         (4, 5),
+        "",
+    ),
+    "bilinear": (
+        Made(lambda m, x: m.both(x, x[..., :4].tanh()), both=nn.Bilinear(5, 4, 3)),
+        (3, 5),
+        "slice tanh linear reshape reshape matmul flatten add",
+    ),
+    "bilinear, of rows": (
+        Made(lambda m, x: m.both(x, x.exp()), both=nn.Bilinear(5, 5, 2, bias=False)),
+        (5,),
         "",
     ),
     "norm by the batch": (lambda x: F.batch_norm(x, None, None, training=True), (3, 4, 5), ""),

@@ -94,6 +94,7 @@ LAYERS = [
     fn("clamp_min", lambda x: x.clamp_min(0), IMAGE, "relu"),
     fn("clamp below", lambda x: x.clamp(min=0), IMAGE, "relu"),
     Case("leaky relu", lambda: nn.LeakyReLU(0.2), IMAGE, "leaky_relu"),
+    Case("rrelu", lambda: nn.RReLU(0.1, 0.5), IMAGE, "leaky_relu"),
     Case("elu", lambda: nn.ELU(0.7), IMAGE, "elu"),
     Case("gelu", lambda: nn.GELU(), IMAGE, "gelu"),
     Case("gelu tanh", lambda: nn.GELU("tanh"), IMAGE, "gelu"),

@@ -57,6 +57,17 @@ def same_name(s: Site, x: Operand, *given: Number, **named: Any) -> Value:
     return s.emit(s.operation, x, **named)
 
 
+@aten("rrelu")
+def rrelu(
+    s: Site, x: Operand, lower: Number = 1 / 8, upper: Number = 1 / 3, training: bool = False,
+    generator: Any = None,
+) -> Value:  # fmt: skip
+    """The slope is drawn in training; else it is the mean of its bounds."""
+    if training:
+        raise Unsupported("called with training=True")
+    return s.emit("leaky_relu", x, negative_slope=(lower + upper) / 2)
+
+
 @aten("hardshrink", "softshrink")
 def shrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
     return s.emit("shrink", x, lambd=lambd, bias=lambd if s.operation == "softshrink" else 0.0)

@@ -29,6 +29,23 @@ def linear(s: Site, x: Operand, weight: Operand, bias: Operand | None = None) ->
     return linear_on_rows(s, x, {"weight": weight, "bias": bias})
 
 
+@aten("bilinear")
+def bilinear(s: Site, x: Operand, y: Operand, weight: Operand, bias: Operand | None = None) -> Value:
+    """Of rows x and y, ``x @ weight[k] @ y`` for every k: a linear layer, and a product with y."""
+    if isinstance(weight, Value):
+        raise Unsupported("its weight is computed from the input")
+    out, width, height = weight.shape
+    front = s.shape[:-1]
+    lines = s.derived("weight", weight.data.transpose(1, 2).reshape(out * height, width))
+    made: Operand = s.emit("linear", x, inner=(*front, out * height), params={"weight": lines})
+    made = reshape(s, made, (*front, out, height), last=False)
+    column = reshape(s, y, (*front, height, 1), last=False)
+    made = s.emit("matmul", made, column, inner=(*front, out, 1))
+    if bias is None:
+        return reshape(s, made, s.shape)
+    return s.emit("add", reshape(s, made, s.shape, last=False), bias)
+
+
 @aten("addmm")
 def addmm(s: Site, bias: Operand, x: Operand, weight: Operand, *, beta: float = 1, alpha: float = 1) -> Value:
     plain = beta == alpha == 1
