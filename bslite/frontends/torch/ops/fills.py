@@ -4,7 +4,8 @@ from typing import Any
 
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.counting import count, filled
+from bslite.frontends.torch.counting import count, filled, number
+from bslite.frontends.torch.operands import inner
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand, dtype_name, expression_of
 
@@ -12,9 +13,14 @@ from bslite.frontends.torch.values import Operand, dtype_name, expression_of
 @aten("arange", "arange.start", "arange.start_step")
 def arange(s: Site, *bounds: Any, **_: Any) -> Operand:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
-    if step != 1 or isinstance(start, float) or any(isinstance(b, float) for b in bounds):
-        raise Unsupported("by steps, to a bound that depends on a free size")
-    made, dtype = count(s, s.shape[0], expression_of(start)), dtype_name(s.node.meta["val"])
+    if not isinstance(step, int) or any(isinstance(b, float) for b in bounds):
+        raise Unsupported("by steps that are no known integers, to a bound that depends on a free size")
+    dtype, start = dtype_name(s.node.meta["val"]), expression_of(start)
+    if step == 1:
+        made = count(s, s.shape[0], start)
+    else:
+        made = inner(s, "mul", count(s, s.shape[0]), s.store.scalar(step, "int64"))
+        made = inner(s, "add", made, number(s, start)) if start != 0 else made
     return made if dtype == "int64" else s.emit("cast", made, to=dtype)
 
 
