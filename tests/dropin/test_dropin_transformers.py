@@ -1,6 +1,8 @@
 """torch's encoder layers under ``torch.compile``, where each is one operation: torch's fast path."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -76,6 +78,40 @@ def test_masks(mask: Any) -> None:
     hidden = masks.get("src_key_padding_mask")
     empty = hidden is not None and bool(hidden.all(1).any())
     assert bool(made.isnan().any()) == empty  # as torch has it
+
+
+#: Where torch's two ways through an encoder layer differ: the fast one asks of a mask only what is not zero.
+DOUBTFUL = {
+    "numbers to add": lambda: {"src_mask": torch.arange(25.0).reshape(5, 5) % 3 - 1},
+    "numbers to add, at keys": lambda: {"src_key_padding_mask": torch.arange(15.0).reshape(3, 5) % 4},
+    "a row without a key": lambda: {"src_mask": torch.arange(5)[:, None].expand(5, 5) == 2},
+    "an image of padding alone": MASKS["an image of padding alone"],
+}
+
+
+@contextmanager
+def the_longer_way() -> Iterator[None]:
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(True)
+
+
+@pytest.mark.parametrize("mask", DOUBTFUL.values(), ids=DOUBTFUL)
+def test_masks_that_torch_takes_in_two_ways(mask: Any) -> None:
+    """``torch.compile`` gives what the call gives in eager mode, ``optimize`` what torch's documentation says
+    of masks, which is what eager mode gives without its fast path.
+    """
+    net, x, masks = layer().eval(), torch.randn(3, 5, 16), mask()
+    quick = alike(net, compiled(net), x, **masks)
+    with the_longer_way():
+        slow = alike(net, bslite.optimize(copy.deepcopy(net), tune=False, fallback="error"), x, **masks)
+    assert not torch.allclose(quick, slow, atol=1e-2)
+    assert not slow.isnan().any()
+    with torch.no_grad():
+        made = bslite.optimize(copy.deepcopy(net), tune=False, fallback="error")(x, **masks)
+    assert torch.equal(made, slow)
 
 
 def test_a_mask_of_the_module() -> None:
