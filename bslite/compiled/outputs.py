@@ -1,13 +1,26 @@
 """`Outputs`: the results of one call, by name and by place."""
 
+from collections.abc import Sequence
 from typing import Any
 
 
 class Outputs(dict[str, Any]):
     """Results by name, in the model's order: ``made["logits"]``, ``made[0]`` and ``made.logits`` are one.
 
-    It is a dict in all else: iteration goes over names. `tuple` gives the values alone.
+    It is a dict in all else: iteration goes over names. `tuple` gives the values alone, and one
+    that a model names twice twice.
     """
+
+    #: The names by place where one stands twice.
+    places: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, names: Sequence[str], values: Sequence[Any]) -> "Outputs":
+        """``values`` in the model's order under their names."""
+        made = cls(zip(names, values, strict=True))
+        if len(made) != len(names):
+            made.places = tuple(names)
+        return made
 
     def __getitem__(self, key: str | int) -> Any:
         return self.tuple()[key] if isinstance(key, int) else super().__getitem__(key)
@@ -20,4 +33,4 @@ class Outputs(dict[str, Any]):
 
     def tuple(self) -> tuple[Any, ...]:
         """The values in the model's order."""
-        return tuple(self.values())
+        return tuple(map(super().__getitem__, self.places)) if self.places else tuple(self.values())

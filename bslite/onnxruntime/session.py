@@ -80,7 +80,7 @@ class InferenceSession:
         """
         if (again := self._again(output_names, input_feed)) is not None:
             return again
-        known = list(self._places)
+        known = [o.name for o in self._outputs]
         wanted = list(output_names or known)
         if unknown := [n for n in wanted if n not in known]:
             raise InputError(

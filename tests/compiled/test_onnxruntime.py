@@ -9,6 +9,7 @@ import pytest
 from support.noise import noise
 from support.onnx_models import INT64, helper, image_net, model, value
 
+import bslite
 import bslite.onnxruntime as ort
 from bslite.errors import InputError, UnsupportedError
 
@@ -54,6 +55,18 @@ def test_run_returns_what_is_named_in_that_order() -> None:
         assert [y.tolist() for y in both.run(names, {"x": np.arange(4, dtype=np.float32)})] == want
     with pytest.raises(InputError, match="there is no input y"):
         both.run(None, {"y": np.arange(4, dtype=np.float32)})
+
+
+def test_a_value_that_is_named_twice_is_returned_twice() -> None:
+    made = model([helper.make_node("Neg", ["x"], ["y"])], [value("x", ["n"])], ["y", "x", "y"])
+    s, compiled, x = session(made), bslite.compile(made.SerializeToString()), noise(3)
+    for _ in range(2):  # the second call goes the short way
+        for results in (s.run(None, {"x": x}), compiled(x).tuple()):
+            assert [y.tolist() for y in results] == [(-x).tolist(), x.tolist(), (-x).tolist()]
+        assert len(s.run_with_ort_values(None, {"x": ort.OrtValue(x)})) == 3
+    assert list(compiled(x)) == ["y", "x"]
+    assert np.array_equal(compiled(x)[2], -x)
+    assert len(bslite.compile(bslite.from_onnx(made))(x).tuple()) == 3
 
 
 def test_lists_and_values_are_taken_as_arrays() -> None:

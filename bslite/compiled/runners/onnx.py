@@ -34,7 +34,7 @@ class OnnxRunner:
             named = Outputs()
             for i, name in enumerate(self._gives):  # sooner than by `zip`
                 named[name] = made[i]
-            return named
+            return named if len(named) == len(made) else Outputs.of(self._gives, made)
         arrays, any_tensor = of_tensors(self.inputs, given)
         arrays = [_array(port, x) for port, x in zip(self.inputs, arrays, strict=True)]
         made = self.model.again(arrays)
@@ -46,7 +46,7 @@ class OnnxRunner:
             made = [
                 torch.from_numpy(y) if isinstance(y, np.ndarray) and y.dtype.kind != "O" else y for y in made
             ]
-        return Outputs(zip(self._gives, made, strict=True))
+        return Outputs.of(self._gives, made)
 
 
 def _array(port: Port, value: Any) -> Any:

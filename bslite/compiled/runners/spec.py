@@ -29,7 +29,7 @@ class SpecRunner:
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
         given = ordered(self.name, self._takes, args, kwargs)
         made = api.run(self.model, given, backend=self.options.device, threads=self.options.threads)
-        return Outputs(zip(self._gives, made if isinstance(made, list) else [made], strict=True))
+        return Outputs.of(self._gives, made if isinstance(made, list) else [made])
 
     def pieces(self) -> list[str]:
         return [f"engine: {len(self.model.nodes)} nodes"]
