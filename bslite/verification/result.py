@@ -59,6 +59,10 @@ class Verification:
             f" {len(failed)} out of bound (at most {FACTOR:g} times the error of float32)",
             again,
         ]
+        if not self.repeatable:
+            lines.append(
+                "answers that differ from run to run cannot be compared: does the model draw numbers?"
+            )
         if failed:
             first = failed[0]
             why = f"error {first.error:.2e}, bound {first.bound:.2e}"

@@ -192,6 +192,17 @@ def test_random_numbers_are_new_at_each_run_and_of_their_distribution() -> None:
     assert all(np.array_equal(first[o], again[o]) for o in outs)
 
 
+def test_a_model_that_draws_numbers_is_not_called_wrong_without_a_word() -> None:
+    x = noise(2, 3)
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["n"]), helper.make_node("Add", ["x", "n"], ["y"])]
+    found = bslite.verify(bslite.compile(made_of(nodes, {"x": x}, ["y"], 15)), x)
+    assert not found.passed
+    assert "does the model draw numbers?" in found.summary()
+    same = bslite.verify(bslite.compile(made_of(nodes[1:], {"x": x, "n": x}, ["y"], 15)), [x, x])
+    assert same.passed
+    assert "draw" not in same.summary()
+
+
 @pytest.mark.parametrize("how", [{"ceil_mode": 1}, {"pads": [1, 0, 0, 1]}, {"auto_pad": "SAME_LOWER"}])
 @pytest.mark.parametrize("order", [0, 1])
 def test_a_pool_that_says_where_its_results_came_from(how: dict[str, Any], order: int) -> None:
