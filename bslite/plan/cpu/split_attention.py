@@ -16,7 +16,7 @@ from bslite.plan.cpu.split import PANEL, SPLIT, usual
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import line_tiling
 
-KEYS = 256  # of a block at most, as with multiply-adds
+KEYS = 256  # of a block at most: packed keys and values, and scores of a tile, should fit half of L2
 TALL = 4 * 2 * ROWS  # rows of a tile of queries at most: a panel of keys, read from L2, meets that many
 LEAST_ROWS = 128  # of an item: each item splits all keys and values for itself
 

@@ -3,7 +3,7 @@
 from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.gemm import Three
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
-from bslite.kernels.contracts.cpu.tiles import COLS, ROWS, TileSweep
+from bslite.kernels.contracts.cpu.tiles import OnTiles, TileSweep
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 
 
@@ -74,7 +74,7 @@ class Attention(StepRecord, kernel="attention"):
     plus_inf: float
 
 
-class SplitAttention(StepRecord, kernel="split_attention"):
+class SplitAttention(OnTiles, kernel="split_attention"):
     """Attention whose operands are split into ``parts`` of bfloat16, as `SplitConv`'s are.
 
     ``q_parts`` and ``e_parts`` are the places in scratch memory of the parts of q's rows and of their
@@ -95,13 +95,3 @@ class SplitAttention(StepRecord, kernel="split_attention"):
     v_tiles: int
     panel: int
     sweep: TileSweep
-
-    @property
-    def tile(self) -> str:
-        """The tile of sums as ``rows x columns``."""
-        return f"{2 * ROWS}x{2 * COLS}"
-
-    @property
-    def of_parts(self) -> int:
-        """Those of the microkernel."""
-        return self.sweep.products

@@ -32,7 +32,21 @@ class TileSweep(Variant):
     products: int
 
 
-class SplitConv(StepRecord, kernel="split_conv"):
+class OnTiles(StepRecord):
+    """Base of the records of steps that call a `TileSweep`."""
+
+    @property
+    def tile(self) -> str:
+        """The tile of sums as ``rows x columns``."""
+        return f"{2 * ROWS}x{2 * COLS}"
+
+    @property
+    def of_parts(self) -> int:
+        """Those of the microkernel."""
+        return next(v.products for v in self.variants() if isinstance(v, TileSweep))
+
+
+class SplitConv(OnTiles, kernel="split_conv"):
     """A convolution, or a product of rows, whose operands are split into parts of bfloat16.
 
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
@@ -115,16 +129,6 @@ class SplitConv(StepRecord, kernel="split_conv"):
     plane: int
     sweep: TileSweep
     end: Epilogue
-
-    @property
-    def tile(self) -> str:
-        """The tile of sums as ``rows x columns``."""
-        return f"{2 * ROWS}x{2 * COLS}"
-
-    @property
-    def of_parts(self) -> int:
-        """Those of the microkernel."""
-        return self.sweep.products
 
 
 class SplitPanels(StepRecord, kernel="split_panels"):
