@@ -33,7 +33,7 @@ def make_inputs(
     given = named(values, names, "--input")
     if isinstance(model, OpenModel):
         known: dict[str, Any] = dict(wanted)
-        pictures = {n for n, v in given.items() if _is_picture(v)}
+        pictures = {n for n, v in given.items() if _is_picture(v, _port(model, n).dtype)}
         values_of = {n: v for n, v in given.items() if n not in pictures}
         known |= {n: _value(v, _port(model, n), wanted.get(n), batch) for n, v in values_of.items()}
         drawn = model.example(known, batch, seed)
@@ -47,7 +47,7 @@ def make_inputs(
         shape = shape if batch is None else (batch, *shape[1:])
         if i.name not in given:
             arrays.append(i.draw(rng, shape))
-        elif _is_picture(given[i.name]):
+        elif _is_picture(given[i.name], i.dtype):
             arrays.append(_picture(given[i.name], shape))
         else:
             arrays.append(_value(given[i.name], Port(i.name, i.shape, i.dtype), shape))
@@ -73,8 +73,12 @@ def _port(model: OpenModel, name: str) -> Port:
     return next(Port(i.name, i.shape, i.dtype) for i in model.inputs if i.name == name)
 
 
-def _is_picture(text: str) -> bool:
-    return Path(text).suffix.lower() != ".npy" and not _number(text)
+def _is_picture(text: str, dtype: str) -> bool:
+    return dtype != "string" and not _is_file(text) and not _number(text)
+
+
+def _is_file(text: str) -> bool:
+    return Path(text).suffix.lower() == ".npy"
 
 
 def _number(text: str) -> bool:
@@ -86,8 +90,8 @@ def _number(text: str) -> bool:
 
 
 def _value(text: str, port: Port, shape: tuple[int, ...] | None, batch: int | None = None) -> Array:
-    """An array from a file, or one of a number."""
-    if not _number(text):
+    """An array from a file, or one of a number or, where the model takes strings, of a text."""
+    if _is_file(text):
         return load_array(Path(text))
     if shape is None:
         shape = tuple(d if isinstance(d, int) else 1 for d in port.shape or ())
@@ -108,7 +112,10 @@ def _value(text: str, port: Port, shape: tuple[int, ...] | None, batch: int | No
 
 def _picture(text: str, shape: tuple[int, ...]) -> Array:
     if len(shape) != 4 or shape[1] != 3:
-        raise InputError(f"{text}: the model takes {list(shape)}, which is no colour image")
+        raise InputError(
+            f"--input {text!r} is neither a number nor a .npy file, and cannot be a picture: "
+            f"the model takes {list(shape)}, which is no colour image [N, 3, H, W]"
+        )
     return np.repeat(load_image(Path(text), (shape[2], shape[3])), shape[0], 0)
 
 

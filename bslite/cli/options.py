@@ -36,8 +36,9 @@ InputFile = Annotated[
     typer.Option(
         "--input",
         "-i",
-        help="An image (resized, cropped, normalised as for ImageNet), a .npy, or a number for all elements; "
-        "of several inputs NAME=VALUE, once for each. Without it: random.",
+        help="An image (resized, cropped, normalised as for ImageNet), a .npy, or a number for all elements "
+        "(a text, where the model takes strings); of several inputs NAME=VALUE, once for each. Without it: "
+        "random.",
         show_default=False,
     ),
 ]

@@ -68,7 +68,7 @@ def from_onnx(
             sizes = ", ".join(lost or reader.labels)
             raise InputError(
                 f"model {source.name!r} cannot be expressed with the sizes {sizes} left free: "
-                "give an example in shapes"
+                "give examples of shapes (shapes=, on the command line --shape)"
             )
         return OnnxModel(source, name=name)
     spec = converted.spec(converted.outputs)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.graphs import network
 from support.noise import noise
-from support.onnx_models import image_net, one, tokens, value
+from support.onnx_models import image_net, one, onnx, tokens, value
 
 pytest.importorskip("typer")
 pytest.importorskip("PIL")
@@ -183,6 +183,23 @@ def test_shape_is_the_example_of_open_sizes(call: Any, tmp_path: Path) -> None:
     path.write_bytes(one("Relu", "x", of=[value("x", ["n", "h"])]).SerializeToString())
     assert "[1, 64] float32" in call("run", path)
     assert "[2, 7] float32" in call("run", path, "--shape", "2,7")
+
+
+def test_a_text_is_an_input_of_strings(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "words.onnx"
+    words = one(
+        "StringNormalizer", "x", of=[value("x", ["n"], onnx.TensorProto.STRING)], case_change_action="UPPER"
+    )
+    path.write_bytes(words.SerializeToString())
+    assert "HELLO" in call("run", path, "--input", "hello")
+
+
+def test_what_is_no_input_is_told(call: Any, tmp_path: Path) -> None:
+    path = tmp_path / "tokens.onnx"
+    path.write_bytes(tokens().SerializeToString())
+    assert "'hello' is neither a number nor a .npy file" in " ".join(
+        call("run", path, "--input", "hello", code=2).split()
+    )
 
 
 def test_a_damaged_file_is_a_message(call: Any, tmp_path: Path) -> None:

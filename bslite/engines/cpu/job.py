@@ -24,7 +24,7 @@ class Job:
         from bslite.kernels.cpu.runtime.walk import EVENT, JOB, counter_bytes, walk
 
         self.program, self.bases = program, bases
-        self.counters = aligned(np.zeros(len(program) * counter_bytes(shares) // 8, np.int64))
+        self.counters = aligned(np.zeros(counter_bytes(len(program), shares) // 8, np.int64))
         self._events = len(EVENT)
         self._cell = {name: i for i, name in enumerate(JOB)}
         self._cells = np.zeros(len(JOB), np.int64)

@@ -118,7 +118,8 @@ def examples(
     for i in declared:
         if i.shape is None and i.name not in given:
             raise InputError(
-                f"the model does not say the shape of its input {i.name!r}: give an example in shapes"
+                f"the model does not say the shape of its input {i.name!r}: "
+                "give an example of it (shapes=, on the command line --shape)"
             )
     free: dict[str, bool] = {}  # label -> whether it stands at axis 0 first
     for i in declared:

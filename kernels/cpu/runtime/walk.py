@@ -16,9 +16,10 @@ from numba import njit, prange
 from numba.core import cgutils
 from numba.extending import register_jitable
 
+from bslite.kernels.cpu.runtime.apart import PLACE, keep_apart, note
 from bslite.kernels.cpu.runtime.cache import cache_for
 from bslite.kernels.cpu.runtime.compile import CELLS, Kernel, call_item, caller
-from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, wait_until
+from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, nap, spin_until
 from bslite.kernels.cpu.vector.memory import load_int, store_int
 from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
@@ -38,16 +39,21 @@ def clock(builder):
     return builder.call(fn, [])
 
 
-def counter_bytes(shares: int) -> int:
-    """Bytes of a step's counters, a cache line each: items finished, and items claimed of each share."""
-    return (1 + shares) * LINE
+def counter_bytes(steps: int, shares: int) -> int:
+    """Bytes of a job's counters, a cache line each: of each step, items finished, and items claimed of each
+    share; behind them where each thread is.
+    """
+    return steps * (1 + shares) * LINE + shares * PLACE
 
 
 @register_jitable
-def _wait_for(program, counters, stride, step):
-    """Returns when all items of a step are done."""
-    needed = load_int(program + step * CELLS * 8 + 8)
-    wait_until(counters + step * stride, needed)
+def _wait_for(needed, counter, places, slot, shares):
+    """Returns when the counter at an address has reached ``needed``: all items of a step are done."""
+    if not spin_until(counter, needed):
+        while load_acquire(counter) < needed:
+            nap()
+            if places:
+                keep_apart(places, slot, shares)
 
 
 def _walk(job):
@@ -61,8 +67,13 @@ def _walk(job):
     trace = load_int(job + 56)
     shares = load_int(job + 72)
     stride = (1 + shares) * LINE
+    places = counters + steps * stride if shares > 1 and slot < shares else 0
+    if places:
+        keep_apart(places, slot, shares)
     complete = 0  # steps before this one are known to be done
     for s in range(steps):
+        if places:
+            note(places, slot)
         step = program + s * CELLS * 8
         kernel = load_int(step)
         items = load_int(step + 8)
@@ -75,7 +86,8 @@ def _walk(job):
             if first + load_acquire(claimed) >= last:
                 continue  # another thread has it
             while complete < after:
-                _wait_for(program, counters, stride, complete)
+                needed = load_int(program + complete * CELLS * 8 + 8)
+                _wait_for(needed, counters + complete * stride, places, slot, shares)
                 complete += 1
             item = first + fetch_add(claimed, 1)
             while item < last:
@@ -93,7 +105,8 @@ def _walk(job):
                 fetch_add(finished, 1)
                 item = first + fetch_add(claimed, 1)
     while complete < steps:  # the answer is complete only when every item is
-        _wait_for(program, counters, stride, complete)
+        needed = load_int(program + complete * CELLS * 8 + 8)
+        _wait_for(needed, counters + complete * stride, places, slot, shares)
         complete += 1
 
 

@@ -62,12 +62,18 @@ def nap(builder):
 
 
 @register_jitable
+def spin_until(counter, needed):
+    """Whether the counter at an address reaches ``needed`` while this thread spins for a while."""
+    for _ in range(SPINS):
+        if load_acquire(counter) >= needed:
+            return True
+        pause()
+    return False
+
+
+@register_jitable
 def wait_until(counter, needed):
     """Returns when the counter at an address has reached ``needed``."""
-    spins = 0
-    while load_acquire(counter) < needed:
-        spins += 1
-        if spins < SPINS:
-            pause()
-        else:
+    if not spin_until(counter, needed):
+        while load_acquire(counter) < needed:
             nap()
