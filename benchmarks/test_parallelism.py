@@ -1,6 +1,7 @@
 """Threads, streams and batch: the command writes what it found, and goes on where it stopped."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "available_cores", lambda: 2)
     monkeypatch.setattr(command, "host_for", lambda cores, here: Host(cores, 1 << 25, 1e10, 2e10, 1.0, True))
     monkeypatch.setattr(measuring, "LEAST", 2)
+    monkeypatch.setattr(module, "blocks", partial(module.blocks, seconds=0.005, rounds=1))  # the tuner's own
     monkeypatch.setattr(replay, "_compiled", lambda: replay._replay)
 
 
