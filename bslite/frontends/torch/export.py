@@ -12,7 +12,7 @@ from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
 from bslite.frontends.torch.capture import tensors
-from bslite.frontends.torch.graph import Graph, has_tensors, is_filled, is_getitem, normalization
+from bslite.frontends.torch.graph import Graph, has_tensors, is_empty, is_filled, is_getitem, normalization
 from bslite.frontends.torch.labels import labelled
 from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
@@ -117,6 +117,8 @@ class Walk:
         site = self._site(node)
         try:
             require_dtype(node)
+            if is_empty(node):
+                raise Unsupported(f"its result {list(dims(node.meta['val']))} is empty")
             bound = bind(builder, site, args, kwargs)
             return same_dtype(node, builder(*bound.args, **bound.kwargs))
         except Unsupported as e:

@@ -12,7 +12,7 @@ from bslite.errors import BsliteError, SpecError
 from bslite.frontends.common.problems import report
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.export import MISSING, Walk
-from bslite.frontends.torch.graph import Graph, is_getitem
+from bslite.frontends.torch.graph import Graph, is_empty, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
 from bslite.spec import ModelSpec
@@ -142,6 +142,9 @@ class Survey(_OutsideWalk):
         value = node.meta.get("val")
         if not hasattr(value, "dtype"):
             return value  # results of several are declared where they are picked
+        if is_empty(node):
+            self._foreign[node] = f"what it reads is empty: {list(dims(node.meta['val']))}"
+            return MISSING
         try:
             return self._declare(node)
         except BsliteError as e:
