@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.atomic import LINE
 from bslite.kernels.cpu.vector.memory import load_int, store_int
-from bslite.kernels.cpu.vector.simd import I32, I64, i64, primitive
+from bslite.kernels.cpu.vector.simd import I32, I64, call_llvm, i64, primitive
 
 _LINUX = sys.platform == "linux"
 WORDS = 16  # of a set of CPUs, 64 each
@@ -24,9 +24,7 @@ PLACE = LINE + 2 * 8 * WORDS  # bytes
 
 
 def _call(builder, name, *arguments):
-    kind = ir.FunctionType(I32, [a.type for a in arguments])
-    function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    return builder.sext(builder.call(function, arguments), I64)
+    return builder.sext(call_llvm(builder, name, I32, arguments), I64)
 
 
 @primitive(i64)
