@@ -19,7 +19,7 @@ from bslite.dropin.pause import no_collection
 from bslite.dropin.saying import Voice
 from bslite.dropin.signature import Key, Unsignable, signature
 from bslite.dropin.watch import Watch
-from bslite.errors import BsliteError, InputError, UnsupportedError
+from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
 from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
@@ -87,8 +87,10 @@ class Runner:
             with no_collection:  # in the first run as well, which may plan and pack weights
                 try:
                     run = self._prepare(state, key, tensors, objects, args, kwargs)
-                except BsliteError:
-                    raise
+                except BsliteError as e:
+                    if not isinstance(e, SpecError):
+                        raise
+                    run = state.calls.put(key, fault(e, self.options))  # the user described no model
                 except Exception as e:
                     run = state.calls.put(key, fault(e, self.options))
                 if not isinstance(run, InTorch):

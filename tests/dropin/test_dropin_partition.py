@@ -46,6 +46,11 @@ def padded(x: Any) -> Any:
     return x + torch.nn.functional.pad(x[..., :0].exp(), (4, 4))
 
 
+def many(x: Any) -> Any:
+    """More values put together than an op takes."""
+    return torch.cat([x] * 1001, 1).amax(1, keepdim=True) + x
+
+
 def parts(module: Any) -> list[str]:
     (kind,) = bslite.report(module).kinds
     return [p.runs_in for p in kind.parts]
@@ -83,7 +88,7 @@ def test_a_size_that_values_say_is_not_the_batch() -> None:
 
 
 @pytest.mark.parametrize(
-    "function", [inverse, two_results, erfinv, nothing_left, padded], ids=lambda f: f.__name__
+    "function", [inverse, two_results, erfinv, nothing_left, padded, many], ids=lambda f: f.__name__
 )
 def test_an_unsupported_operation_in_the_middle(function: Any) -> None:
     net = Odd(function).eval()
@@ -92,7 +97,7 @@ def test_an_unsupported_operation_in_the_middle(function: Any) -> None:
         quietly(fast, net, torch.randn(batch, 8, 8))
     for kind in bslite.report(fast).kinds:
         assert [p.runs_in for p in kind.parts] == ["bslite", "bslite"]
-        assert 0 < kind.torch_share < 0.5
+        assert 0 < kind.torch_share < 1
 
 
 def test_two_cuts() -> None:

@@ -60,6 +60,8 @@ class Site(AnySite):
         if takes_values and any(isinstance(p, Value) for p in given.values()):
             inputs = (*inputs, *(given[role] for role in ops.get(op).params if role in given))
             op, given = f"{op}_given", {}
+        if len(inputs) > (most := ops.get(op).arity[1]):
+            raise Unsupported(f"op {op!r} takes {most} inputs at most, got {len(inputs)}")
         dtypes = taken_dtypes(op, inputs, given, attrs)
         keys = {role: self._param(role, p) for role, p in given.items()}
         sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
