@@ -68,6 +68,9 @@ class Machine:
     memory_bytes_per_cycle: float = 4.0  # and from memory
     #: Cycles of a product of tiles, 16 x 32 by 32 x 16 bfloat16; 0 where there is no unit for them.
     tile_cycles: float = dataclasses.field(default=0.0, metadata={"zero": True})
+    #: Multiply-adds in whose time a dot product of two bfloat16 in each lane is added; 0 where no instruction
+    #: does it, or none that is worth it.
+    dot_cycles: float = dataclasses.field(default=0.0, metadata={"zero": True})
     tile_products: int = 6  # products of tiles that make one of float32 numbers, by a plan's precision
     measured: Rates | None = None  # by a calibration, for as many threads
 

@@ -1,11 +1,13 @@
 """How exactly products are computed: the words, where they are taken, and what they promise."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from support.check import assert_three_way, rel_l2
+from support.dots import dots
 from support.graphs import network, one_op
 from support.networks import networks
 from support.noise import noise
@@ -13,12 +15,13 @@ from support.tiles import split_layers, tiles
 
 import bslite
 from bslite import reference
+from bslite.engines.cpu import engine
 from bslite.engines.cpu.engine import prepare
 from bslite.errors import EngineError, InputError
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.frontends.weights.state_dict import from_state_dict
 
-__all__ = ["tiles"]
+__all__ = ["dots", "tiles"]
 X = noise(40, 96)
 SPEC = one_op("linear", X, weight=noise(64, 96, seed=1))
 WORDS = [p.value for p in bslite.Precision]
@@ -48,13 +51,14 @@ class Sequence(torch.nn.Module):
         return self.lstm(self.linear(x))[0]
 
 
-def test_all_words_are_one_arithmetic_where_there_is_no_unit() -> None:
+def test_all_words_are_one_arithmetic_where_there_is_no_unit(monkeypatch: pytest.MonkeyPatch) -> None:
     """They say the least accuracy; float32 multiply-adds have it."""
-    want = bslite.run(SPEC, X).tobytes()
-    if prepare(SPEC, [X], 1, False).plan.flags:
-        pytest.skip("this machine has a unit for tiles, and was calibrated")
+    here = dataclasses.replace(engine.detect(2), tile_cycles=0.0, dot_cycles=0.0)
+    monkeypatch.setattr(engine, "detect", lambda threads: dataclasses.replace(here, threads=threads))
+    spec = layer()
+    want = bslite.run(spec, X).tobytes()
     for word in WORDS:
-        assert bslite.run(SPEC, X, precision=word).tobytes() == want
+        assert bslite.run(spec, X, precision=word).tobytes() == want
 
 
 @pytest.mark.parametrize(
@@ -119,8 +123,9 @@ def test_what_is_made_keeps_its_precision() -> None:
         bslite.run(bslite.compile(module()), torch.from_numpy(X), precision="ieee")
 
 
-@pytest.mark.usefixtures("tiles")
-def test_a_stream_keeps_its_precision() -> None:
+@pytest.mark.parametrize("unit", ["tiles", "dots"])
+def test_a_stream_keeps_its_precision(unit: str, request: pytest.FixtureRequest) -> None:
+    request.getfixturevalue(unit)
     spec, data = bslite.from_torch(Sequence().eval(), (torch.zeros(2, 3, 64),)), noise(2, 3, 64)
     for word in ("float32", "ieee", "bfloat16"):
         made = bslite.Session(spec, batch=2, precision=word).run(data)

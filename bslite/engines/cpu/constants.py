@@ -21,9 +21,9 @@ LARGE = 1 << 20  # bytes from which on a parameter is not copied without need
 PAGE = 4096  # bytes, at least
 #: Recipes that write into `room` themselves.
 PLACED = (
-    *("panels", "pair_panels", "quad_panels", "gate_panels", "gate_rows"),
+    *("panels", "pair_panels", "quad_panels", "rounded_panels", "gate_panels", "gate_rows"),
     *("gate_pair_panels", "gate_byte_panels"),
-    *("transposed_panels", "phase_panels"),
+    *("transposed_panels", "transposed_rounded_panels", "phase_panels"),
 )
 
 
@@ -134,6 +134,16 @@ def _pair_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -
     w = np.pad(w, ((0, 0), (0, w.shape[1] % 2), *((0, 0) for _ in w.shape[2:])))
     both = (w[:, ::2] & 0xFFFF) | (w[:, 1::2] << 16)
     return _panels([both.astype(np.int32)], lanes, width, groups)
+
+
+@recipe("rounded_panels")
+def _rounded_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
+    """``[K, C/groups, ...]`` as `panels` of cells: two channels as bfloat16, of two nearest the even one."""
+    w = params[0]
+    w = np.pad(w, ((0, 0), (0, w.shape[1] % 2), *((0, 0) for _ in w.shape[2:])))
+    bits = w.view(np.uint32)
+    bits = bits + (np.uint32(0x7FFF) + (bits >> 16 & 1))
+    return _panels([(bits[:, ::2] >> 16 | bits[:, 1::2] & 0xFFFF0000).view(np.int32)], lanes, width, groups)
 
 
 def _as_quads(w: Array) -> Array:
@@ -273,6 +283,7 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
 
 
 recipe("transposed_panels")(_of_phase(_panels))
+recipe("transposed_rounded_panels")(_of_phase(_rounded_panels))
 recipe("transposed_depthwise")(_of_phase(_depthwise))
 recipe("transposed_split_panels")(_of_phase(_split_panels))
 

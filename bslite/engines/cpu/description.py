@@ -10,6 +10,8 @@ from bslite.machine import Machine
 #: A virtual machine reports the L3 of the whole socket, which it shares with others: of 480 MB reported with
 #: two cores, 64 MB had the speed of L3.
 L3_PER_CORE = 32 << 20
+#: LLVM's names of processors begin so that carry out dot products of bfloat16 as often as multiply-adds.
+FULL_RATE = "znver"
 
 
 def _cache_bytes(level: int, default: int) -> int:
@@ -46,13 +48,15 @@ def cpu_model() -> str:
 @functools.cache
 def described(threads: int) -> Machine:
     """The machine model without any measurement."""
-    from bslite.kernels.cpu.vector.target import simd
+    from bslite.kernels.cpu.vector.target import has_bfloat16_dots, simd
 
     model = simd()
+    full_rate = has_bfloat16_dots() and model.cpu.startswith(FULL_RATE)
     return Machine(
         threads=threads,
         lanes=model.lanes,
         registers=model.registers,
+        dot_cycles=1.0 if full_rate else 0.0,
         l1=_cache_bytes(1, 32 << 10),
         l2=_cache_bytes(2, 1 << 20),
         l3=min(_cache_bytes(3, 16 << 20), L3_PER_CORE * available_cores()),

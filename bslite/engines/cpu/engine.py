@@ -27,6 +27,7 @@ from bslite.plan import Const, build_plan
 from bslite.plan.core.views import contiguous
 from bslite.plan.cpu.known_runs import KnownRuns
 from bslite.plan.cpu.tuning import Tuning
+from bslite.plan.cpu.work import rounds
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
@@ -90,7 +91,7 @@ class Engine:
                     chosen,
                     packed=packed_in,
                     runs=self._runs,
-                    inexact=self._inexact if machine.tile_cycles else frozenset(),
+                    inexact=self._inexact if rounds(machine, chosen.precision) else frozenset(),
                 ),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
@@ -136,7 +137,7 @@ class Engine:
         params = self.spec.params
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
-        if const.recipe in ("panels", "pair_panels", "quad_panels"):
+        if const.recipe in ("panels", "pair_panels", "quad_panels", "rounded_panels"):
             self._widths.setdefault(place_of(sources[0]), dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made

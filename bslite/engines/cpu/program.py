@@ -16,7 +16,7 @@ from bslite.plan import Const
 from bslite.plan.cpu.ops.move import AXES
 from bslite.plan.cpu.scratch import bases_of, own_scratch, stack_arena_at
 from bslite.plan.cpu.step import CpuPlan, CpuStep
-from bslite.plan.cpu.tiling import WIDTHS, max_rows
+from bslite.plan.cpu.tiling import WIDTHS, sweep
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +46,9 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
         more += [STEP_KERNELS[name] for name in multiply]
         more += [kernel_of(TileSweep(n)) for n in products or {6}]
     if multiply:
-        more += [kernel_of(GemmSweep(vecs, max_rows(machine, vecs))) for vecs in range(1, max(WIDTHS) + 1)]
+        called = {v for p in _within(plan) for s in p.steps for v in s.record.variants()}
+        for dots in {False} | {v.dots for v in called if isinstance(v, GemmSweep)}:
+            more += [kernel_of(sweep(machine, vecs, dots)) for vecs in range(1, max(WIDTHS) + 1)]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
 
 

@@ -110,6 +110,8 @@ class Builder(Generic[M, T, S]):
         self.layer: tuple[str, ...] = ()
         self.around: Any = None  # what a stack's builder knows of the plan around it; the target's
         self.line_sums: dict[str, View | None] = {}  # of values whose average a layer wants; None: not made
+        #: Values in another form that several layers read, by view and form; the target's.
+        self.rounded: dict[Any, View] = {}
         self.second = channels_second(spec, shapes) if second is None else second
         self._halos = halos or {}
         self._places = places

@@ -91,6 +91,7 @@ def contraction(
     recipe: str = "panels",
     how: Mapping[str, Any] | None = None,
     panel: int = 0,
+    dots: bool = False,
 ) -> None:
     """Append one "conv" step over ``size``, and another one over the rest, if there is one.
 
@@ -99,7 +100,7 @@ def contraction(
     weights. ``group_depth``: input channels of a group, 0 for a single group. ``clipped``: the windows that
     leave the image, if any. ``bias``: in panels, a constant or a value, in place of the layer's. ``planes``:
     where lines are those of several planes. ``recipe``, ``how``: what packs the parameter. ``panel``: the
-    registers of a panel, if they are given.
+    registers of a panel, if they are given. ``dots``: x and weights are cells of two bfloat16.
     """
     images, lines, pixels, rest = size
     machine = b.machine
@@ -147,7 +148,7 @@ def contraction(
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=4 * terms.size * machine.lanes * tiling.registers,
         width=tiling.width, tail_vecs=tiling.tail, cut=tiling.cut,
-        sweep=sweep(machine, tiling.width), tail_sweep=sweep(machine, tiling.tail),
+        sweep=sweep(machine, tiling.width, dots), tail_sweep=sweep(machine, tiling.tail, dots),
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
         weights_image=4 * weights_image,
     )  # fmt: skip
@@ -161,7 +162,7 @@ def contraction(
             part_of(y, after, channels, geometry["y"], moved["y"]),
             residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
             channels, halo_reads, groups, group_depth, pack, clipped, bias, planes._replace(lines=1), recipe,
-            how, tiling.width,
+            how, tiling.width, dots,
         )  # fmt: skip
 
 

@@ -42,9 +42,9 @@ def max_rows(machine: Machine, vecs: int) -> int:
     return max(1, min(TALLEST, (machine.registers - vecs - 1) // vecs))
 
 
-def sweep(machine: Machine, vecs: int) -> GemmSweep:
-    """The microkernel for panels of ``vecs`` registers."""
-    return GemmSweep(vecs, max_rows(machine, vecs))
+def sweep(machine: Machine, vecs: int, dots: bool = False) -> GemmSweep:
+    """The microkernel for panels of ``vecs`` registers; ``dots``: of cells of two bfloat16."""
+    return GemmSweep(vecs, max_rows(machine, vecs), dots=dots)
 
 
 def cut_line(pixels: int, most: int) -> Cut:

@@ -18,19 +18,35 @@ REACHED = 0.8
 
 
 def at_precision(machine: Machine, precision: Precision) -> Machine:
-    """The machine as a plan of this precision sees it: with a unit for tiles only where it may be used."""
-    if not precision.products:
-        return dataclasses.replace(machine, tile_cycles=0.0)
-    return dataclasses.replace(machine, tile_products=precision.products)
+    """The machine as a plan of this precision sees it: with instructions for bfloat16 only where they may be
+    used. A unit for tiles goes before dot products, of which only a single one for each product is faster.
+    """
+    products = precision.products
+    return dataclasses.replace(
+        machine,
+        tile_cycles=machine.tile_cycles if products else 0.0,
+        tile_products=products or machine.tile_products,
+        dot_cycles=machine.dot_cycles if products == 1 and not machine.tile_cycles else 0.0,
+    )
+
+
+def rounds(machine: Machine, precision: Precision) -> bool:
+    """Whether a plan of this precision may round numbers, or split them into parts."""
+    seen = at_precision(machine, precision)
+    return bool(seen.tile_cycles or seen.dot_cycles)
 
 
 def arithmetic_cycles(flops: float, node: Node, params: Mapping[str, Shape], machine: Machine) -> float:
-    """Cycles of one core for the ``flops`` of a node: by vector multiply-adds, or on tiles if that is
-    faster.
+    """Cycles of one core for the ``flops`` of a node: by vector multiply-adds, or by products of bfloat16 if
+    those are faster.
     """
     cycles = flops / (2.0 * machine.lanes * machine.fma_ports)
     narrow = min(params["weight"][:2]) < LEAST if "weight" in params else False
-    if not machine.tile_cycles or node.declaration.plain not in ON_TILES or narrow:
+    if node.declaration.plain not in ON_TILES or narrow:
+        return cycles
+    if machine.dot_cycles and "weight" in params:
+        return cycles * machine.dot_cycles / 2
+    if not machine.tile_cycles:
         return cycles
     products = flops / TILE_FLOPS * machine.tile_products
     return min(cycles, products * machine.tile_cycles / REACHED)

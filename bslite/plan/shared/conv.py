@@ -19,6 +19,7 @@ class Filters(NamedTuple):
     recipe: str = ""  # added to the names of the recipes
     how: Mapping[str, Any] = {}
     weight: View | None = None  # where it is a value
+    dots: bool = False  # whether inputs are cells of two bfloat16, of which ``group_depth`` counts
 
     @property
     def depthwise(self) -> bool:

@@ -94,6 +94,11 @@ class Conv(StepRecord, kernel="conv"):
         """The register tile as ``rows x vector registers``."""
         return f"{self.cut.rows1}x{self.width}"
 
+    @property
+    def of_parts(self) -> int:
+        """That of dot products of bfloat16."""
+        return int(self.sweep.dots)
+
 
 class Depthwise(StepRecord, kernel="depthwise"):
     """A convolution with one filter for each channel.

@@ -30,6 +30,15 @@ class RowRecord(StepRecord):
     length: int
 
 
+class Rounded(RowRecord, kernel="rounded"):
+    """Rounds each row to bfloat16, two numbers to a cell, a zero beside the last one of an odd number.
+
+    ``flag`` is raised by numbers without a finite bfloat16: NaN, infinities, magnitudes from 3.396e38 on.
+    """
+
+    flag: Operand
+
+
 class Softmax(RowRecord, kernel="softmax"):
     """Softmax of each row."""
 

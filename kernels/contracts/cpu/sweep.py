@@ -6,6 +6,8 @@ from bslite.kernels.contracts.record import Variant
 class GemmSweep(Variant):
     """GEMM tiles of at most ``most`` rows by ``vecs`` vector registers.
 
+    With ``dots``, factors are cells of two bfloat16, and their dot products are added up.
+
     With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
     hardware prefetches, which is enough where weights are one long stream.
     """
@@ -13,6 +15,7 @@ class GemmSweep(Variant):
     vecs: int
     most: int
     fetches: bool = True
+    dots: bool = False
 
 
 class DepthwiseSweep(Variant):

@@ -20,11 +20,11 @@ call_depthwise_sweep = caller(18)
 
 @makes(GemmSweep)
 @functools.cache
-def gemm_sweep(vecs: int, most: int, fetches: bool = True) -> Kernel:
+def gemm_sweep(vecs: int, most: int, fetches: bool = True, dots: bool = False) -> Kernel:
     """A kernel of ``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs``
     registers of channels.
     """
-    tile = gemm_tile(vecs, most, fetches)
+    tile = gemm_tile(vecs, most, fetches, dots)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
               clamp, last, ahead, share):  # fmt: skip
@@ -38,7 +38,8 @@ def gemm_sweep(vecs: int, most: int, fetches: bool = True) -> Kernel:
             c += rows * c_col
             residual += rows * residual_col  # both are 0 where there is no residual
 
-    return Kernel(sweep, f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches), 18)
+    name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots
+    return Kernel(sweep, name, 18)
 
 
 @makes(DepthwiseSweep)

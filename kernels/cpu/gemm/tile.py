@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.bfloat16 import dot_ir
 from bslite.kernels.cpu.vector.ir import add_if, const, loop, opaque, store_tile
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
@@ -41,13 +42,16 @@ class Operands(NamedTuple):
     ahead: Any  # address from which the tile prefetches what a later tile reads as B
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -> None:
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool) -> None:
     """Emits a tile of ``rows`` x ``vecs`` accumulators. It may over-read C and the residual by one vector.
+
+    With ``dots``, ``depth`` counts cells of two bfloat16.
 
     With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
     """
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = groups_of(rows)
+    multiply = dot_ir if dots else simd.fma_ir
 
     def places(address: Any, stride: Any) -> list[Any]:
         starts = [builder.add(address, builder.mul(stride, const(i))) for i in range(rows)]
@@ -89,7 +93,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
                 bs = [
                     simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
                 ]
-                add_products(builder, pointers, groups, op.a_row, k, bs, acc)
+                add_products(builder, pointers, groups, op.a_row, k, bs, acc, multiply)
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             b = builder.add(b, const(count * vecs * BYTES))
             return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
@@ -122,6 +126,6 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool) -
 
 
 @functools.cache
-def gemm_tile(vecs: int, most: int, fetches: bool) -> Any:
+def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches)
+    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots)

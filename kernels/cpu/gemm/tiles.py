@@ -33,13 +33,15 @@ def groups_of(rows: int) -> list[range]:
 
 def add_products(
     builder: Any, pointers: Sequence[Any], groups: Sequence[range], a_row: Any, k: int, bs: Sequence[Any],
-    acc: list[Any],
+    acc: list[Any], multiply: Callable[..., Any] = simd.fma_ir,
 ) -> None:  # fmt: skip
-    """Emits ``acc[i, v] += A[i, k] * bs[v]``; there is a pointer to the first row of A of each group."""
+    """Emits ``acc[i, v] += A[i, k] * bs[v]``; there is a pointer to the first row of A of each group.
+    ``multiply``: what multiplies two registers and adds a third.
+    """
     for pointer, group in zip(pointers, groups, strict=True):
         for j, i in enumerate(group):
             address = builder.add(pointer, builder.mul(a_row, const(j))) if j else pointer
             x = builder.load(simd.pointer(builder, builder.add(address, const(4 * k))), align=4)
             xs = simd.splat_ir(builder, x)
             for v, b in enumerate(bs):
-                acc[i * len(bs) + v] = simd.fma_ir(builder, xs, b, acc[i * len(bs) + v])
+                acc[i * len(bs) + v] = multiply(builder, xs, b, acc[i * len(bs) + v])

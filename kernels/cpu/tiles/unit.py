@@ -12,8 +12,9 @@ from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.tiles import LINE, ROWS, TILE
 from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.bfloat16 import terms_ir
 from bslite.kernels.cpu.vector.ir import const, loop
-from bslite.kernels.cpu.vector.lanes import INTS, all_ints
+from bslite.kernels.cpu.vector.lanes import INTS
 from bslite.kernels.cpu.vector.simd import BYTES, I32, I64, LANES, VEC, primitive
 from bslite.kernels.cpu.vector.target import has_tiles
 
@@ -84,11 +85,11 @@ def product_ir(builder: Any, unit: Any, sums: int, a: int, b: int) -> None:
 
         def pair(k: Any, acc: list[Any]) -> list[Any]:
             cell = simd.pointer(builder, builder.add(mine, builder.shl(k, const(2))), I32)
-            xs = _terms(builder, simd.splat_ir(builder, builder.load(cell, align=4), INTS))
+            xs = terms_ir(builder, simd.splat_ir(builder, builder.load(cell, align=4), INTS))
             line, made = builder.add(at_b, builder.mul(k, const(LINE))), list(acc)
             for v in range(registers):
                 y = builder.load(simd.pointer(builder, builder.add(line, const(v * BYTES)), INTS), align=4)
-                for odd, (x, w) in enumerate(zip(xs, _terms(builder, y), strict=True)):
+                for odd, (x, w) in enumerate(zip(xs, terms_ir(builder, y), strict=True)):
                     made[2 * v + odd] = simd.fma_ir(builder, x, w, acc[2 * v + odd])
             return made
 
@@ -100,13 +101,6 @@ def product_ir(builder: Any, unit: Any, sums: int, a: int, b: int) -> None:
         return carried
 
     loop(builder, const(ROWS), [], row)
-
-
-def _terms(builder: Any, pairs: Any) -> list[Any]:
-    """The even and the odd bfloat16 of each cell as float32."""
-    even = builder.shl(pairs, all_ints(16))
-    odd = builder.and_(pairs, all_ints(0xFFFF0000))
-    return [builder.bitcast(x, VEC) for x in (even, odd)]
 
 
 @primitive(simd.types.void, simd.i64)

@@ -82,6 +82,13 @@ def has_dots() -> bool:
 
 
 @functools.cache
+def has_bfloat16_dots() -> bool:
+    """Whether one instruction adds the dot product of two bfloat16 in each lane to a float32: AVX512_BF16."""
+    lanes, _, _, features = simd()
+    return X86 and lanes == 16 and "+avx512bf16" in features.split(",")
+
+
+@functools.cache
 def has_tiles() -> bool:
     """Whether this process computes products of bfloat16 on AMX: code is compiled for it, and the system
     permits it.

@@ -20,6 +20,7 @@ from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.line_sums import line_sums_of
 from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of, with_weight
 from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.rounded import cells, on_dots, rounded
 from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder, step
@@ -32,14 +33,27 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """Lower a convolution, dense, grouped or depthwise, with residual and activation in its store."""
     window, halo, clipped = window_of(b, layer)
     filters = with_weight(b, layer, filters_of(b, layer))
-    depthwise = filters.depthwise and layer.residual is None
-    x = b.read(layer.node.inputs[0], halo=halo, exact=not depthwise)  # the GEMM tile loads A by the element
+    x, filters = read_for(b, layer, filters, halo)
     y, residual = b.write(layer.name), residual_of(b, layer)
     if is_column(layer, b.crop):
         window, clipped = window._replace(rows=window.cols, cols=window.rows), False
         x, y, residual = _turned(x), _turned(y), residual and _turned(residual)
         filters = filters._replace(weight=filters.weight and _turned(filters.weight))
     convolve(b, layer, x, y, residual, window, filters, clipped)
+
+
+def read_for(b: CpuBuilder, layer: Layer, filters: Filters, halo: Halo) -> tuple[View, Filters]:
+    """The input of a convolution with ``halo`` zeros around it, and its filters: both as cells of bfloat16
+    where that is faster.
+    """
+    name = layer.node.inputs[0]
+    key = layer.node.params["weight"] if filters.weight is None else None
+    if on_dots(b, key, filters.group_depth, filters.group_channels, filters.groups):
+        depth = cells(filters.group_depth)
+        x = rounded(b, layer, b.read(name, exact=True), 1, halo)
+        return x, filters._replace(group_depth=depth, dots=True)
+    depthwise = filters.depthwise and layer.residual is None
+    return b.read(name, halo=halo, exact=not depthwise), filters  # the GEMM tile loads A by the element
 
 
 def window_of(b: CpuBuilder, layer: Layer) -> tuple[Window, Halo, bool]:
@@ -121,7 +135,8 @@ def convolve(
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
         clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps),
         planes=Planes(size.lines // d, **between) if d > 1 else None,
-        recipe=filters.recipe + "panels", how=_how(window, filters),
+        recipe=filters.recipe + ("rounded_panels" if filters.dots else "panels"), how=_how(window, filters),
+        dots=filters.dots,
         **({"pack": packing(b, weights), "bias": bias_of(b, layer, filters.groups)} if weights else {}),
     )  # fmt: skip
 
@@ -131,7 +146,7 @@ def _on_tiles(
     filters: Filters, clipped: bool,
 ) -> bool:  # fmt: skip
     """Append the step on tiles of bfloat16, if that is faster; say whether it is."""
-    if window.empty:
+    if window.empty or filters.dots:
         return False
     deep, rows, cols = window
     n, channels, d, p, q = volume(y).shape

@@ -18,7 +18,7 @@ from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Window, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.halos import layer_halo
-from bslite.plan.cpu.ops.conv import convolve
+from bslite.plan.cpu.ops.conv import convolve, read_for
 from bslite.plan.cpu.packing import with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder
@@ -34,8 +34,7 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
         return
     filters = with_weight(b, layer, filters_of(b, layer))
     depthwise = filters.depthwise and layer.residual is None
-    halo = layer_halo(layer, b.spec, b.crop)
-    x = b.read(node.inputs[0], halo=halo, exact=not depthwise)
+    x, filters = read_for(b, layer, filters, layer_halo(layer, b.spec, b.crop))
     y, residual = b.write(layer.name), residual_of(b, layer)
     params = shapes_of_params(b.spec, node, b.shapes)
     phases = windows_of(node, params, b.shapes, layer.name)

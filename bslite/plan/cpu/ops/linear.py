@@ -7,6 +7,7 @@ from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
+from bslite.plan.cpu.rounded import cells, on_dots, rounded
 from bslite.plan.cpu.split import PIXEL, Near, Pixels, Places, Sum, in_lines, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
@@ -20,6 +21,10 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     k, c = shapes_of_params(b.spec, node, b.shapes)["weight"]
     x = b.read(node.inputs[0], inner=-1, exact=True)
     rows = b.reshaped(x, (size_of(x.shape[:-1]), c))
+    weight = given(b, layer, "weight")
+    dots = on_dots(b, node.params["weight"] if weight is None else None, c, k)
+    if dots:
+        rows, c = rounded(b, layer, rows, 1), cells(c)
     y = b.write(layer.name, inner=-1)
     out = y.reshape((rows.shape[0], k))
     if out is None:  # a slice of a concat whose rows are not one run
@@ -28,7 +33,6 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k)
-    weight = given(b, layer, "weight")
     if weight is None:
         pack, weights = None, stored(b, node.params["weight"], 1, k)
     else:
@@ -38,7 +42,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     size, (from_x, to_y) = in_lines(
         Pixels(1, 1, 1, m), [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)]
     )
-    done = split_conv(
+    done = not dots and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
         None, lambda: bias_of(b, layer),
     )  # fmt: skip
@@ -47,7 +51,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     if not done:
         contraction(
             b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
-            bias=bias_of(b, layer),
+            bias=bias_of(b, layer), recipe="rounded_panels" if dots else "panels", dots=dots,
         )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

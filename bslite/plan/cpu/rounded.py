@@ -1,0 +1,69 @@
+"""Values rounded to bfloat16, two neighbours to a cell, for layers that add up dot products of cells.
+
+A layer of C channels is then one of C / 2 cells: its loops, panels and register tiles are those of float32,
+and one instruction does twice the work. It is chosen by the sizes of the layer alone, so an image in a batch
+has the bits that it has alone.
+"""
+
+from bslite.kernels.contracts.cpu.rows import Rounded, RowAxes
+from bslite.passes import Layer
+from bslite.plan.core.builder import Halo
+from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.cpu.flags import inexact_flag
+from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.step import CpuBuilder, step
+
+LEAST = 16  # outputs of a group: of fewer, rounding takes longer than is gained
+LONGEST = 2048  # numbers of a row that is made of several pixels
+ROUND = 0.2  # cycles to round a number
+OUTER = 3  # axes around a row
+
+
+def on_dots(b: CpuBuilder, key: str | None, depth: int, channels: int, groups: int = 1) -> bool:
+    """Whether dot products of bfloat16 compute a layer of ``depth`` inputs and ``channels`` outputs for each
+    of the ``groups``, whose weights are the parameter ``key``.
+    """
+    if not b.machine.dot_cycles or key is None or key in b.tuning.inexact:
+        return False
+    return channels >= LEAST and (groups == 1 or depth % 2 == 0)
+
+
+def cells(numbers: int) -> int:
+    """The cells of so many numbers."""
+    return -(-numbers // 2)
+
+
+def rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo = NO_HALO) -> View:
+    """``x`` as cells along ``axis``, which is contiguous, with ``halo`` zeros around it; once for all
+    layers that read it so.
+    """
+    key = x, axis, halo
+    if key not in b.rounded:
+        b.rounded[key] = _rounded(b, layer, x, axis, halo)
+    return b.rounded[key]
+
+
+def _rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View:
+    depth = x.shape[axis]
+    shape = (*x.shape[:axis], cells(depth), *x.shape[axis + 1 :])
+    y = b.fresh(shape, axis, halo)
+    sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
+    if len(sizes) - 1 > OUTER:
+        plain = b.fresh(x.shape, axis, NO_HALO)
+        b.copy(x, plain)
+        return _rounded(b, layer, plain, axis, halo)
+    sizes, xs, ys, length = sizes[:-1], xs[:-1], ys[:-1], depth
+    if sizes and depth % 2 == 0 and (xs[-1], 2 * ys[-1]) == (depth, depth):
+        fitting = range(1, max(1, LONGEST // depth) + 1)
+        pixels = max(n for n in fitting if sizes[-1] % n == 0)
+        length *= pixels
+        sizes[-1] //= pixels
+        xs[-1], ys[-1] = xs[-1] * pixels, ys[-1] * pixels
+    rows = size_of(tuple(sizes))
+    item_rows, items = share_rows(b.machine, rows, ROUND * rows * length)
+    n, (xs, ys) = padded(sizes, [xs, ys], OUTER)
+    along = RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows)
+    step(b, Rounded(x.start, y.start, along, length, inexact_flag(b, layer)), items, [x], [y])
+    return y

@@ -1,0 +1,135 @@
+"""Dot products of bfloat16: what float64 gives for rounded factors, the same bits however they are cut."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import assert_three_way, rel_l2
+from support.dots import dots
+from support.graphs import Graph, one_op
+from support.kernel_checks import MANY
+from support.noise import noise
+from support.products import CONVS, OTHERS, convolution
+from support.tiles import split_layers
+
+import bslite
+from bslite import reference
+from bslite.engines.cpu.engine import prepare
+from bslite.plan.cpu.rounded import LEAST
+from bslite.plan.cpu.tuning import Tuning
+from bslite.spec import ModelSpec
+
+pytestmark = pytest.mark.usefixtures("dots")
+__all__ = ["dots"]
+WORD = "bfloat16"
+#: Layers that stay multiply-adds: few outputs of a group, odd numbers of inputs of a group, given weights.
+NOT = {"few of all", "narrow groups", "planes", *(n for n in OTHERS if "given" in n or "matri" in n)}
+
+
+def ran(spec: ModelSpec, *inputs: Any, split: bool = True) -> Any:
+    """The output: the same bits on one thread and in many items, and layer by layer."""
+    given = list(inputs)
+    whole = bslite.run(spec, given, threads=1, precision=WORD)
+    for how in ({"threads": 2}, {"threads": MANY}, {"threads": MANY, "layerwise": True}):
+        np.testing.assert_array_equal(bslite.run(spec, given, precision=WORD, **how), whole, strict=True)
+    tuning = Tuning(precision=bslite.Precision.BFLOAT16)
+    assert bool(split_layers(prepare(spec, given, 1, False, tuning=tuning).plan)) is split
+    return whole
+
+
+def nearest(x: Any) -> Any:
+    """Numbers rounded to bfloat16, of two nearest the even one."""
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def check(spec: ModelSpec, *inputs: Any, split: bool = True) -> None:
+    """The layer, whose first input is x, has float32's error on factors that are rounded beforehand."""
+    got = ran(spec, *inputs, split=split)
+    if split:
+        weights = {key: nearest(a) if a.ndim > 1 else a for key, a in spec.params.items()}
+        spec = dataclasses.replace(spec, params=weights)
+        inputs = (nearest(inputs[0]), *inputs[1:])
+    exact, peer = (reference.run(spec, list(inputs), kind)[0] for kind in (np.float64, np.float32))
+    assert_three_way(got, peer, exact, least=1e-7)
+
+
+@pytest.mark.parametrize("after", ["", "relu", "silu", "residual"])
+@pytest.mark.parametrize("name", CONVS)
+def test_convolutions(name: str, after: str) -> None:
+    spec, inputs = convolution(name, after)
+    check(spec, *inputs, split=name not in NOT)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_layers_that_multiply(name: str) -> None:
+    spec, inputs = OTHERS[name]()
+    check(spec, *inputs, split=name not in NOT)
+
+
+@pytest.mark.parametrize("rows", [1, 15, 32, 33, 100])
+@pytest.mark.parametrize(("terms", "outputs"), [(1, 16), (32, 32), (33, 31), (700, 16), (2500, 70), (40, 15)])
+def test_products_of_rows(rows: int, terms: int, outputs: int) -> None:
+    x = noise(rows, terms)
+    spec = one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs))
+    check(spec, x, split=outputs >= LEAST)
+
+
+def test_an_image_has_the_bits_that_it_has_alone() -> None:
+    g = Graph()
+    x = g.input("x", ("N", 48, 9, 9), (2, 48, 9, 9))
+    y = g("conv2d", "a", x, weight=noise(40, 48, 1, 1))
+    y = g("conv2d", "b", g("relu", "act", y), weight=noise(33, 40, 3, 3), padding=1)
+    spec, batch = g.build(y), noise(5, 48, 9, 9)
+    together = ran(spec, batch)
+    for image, made in zip(batch, together, strict=True):
+        np.testing.assert_array_equal(bslite.run(spec, image[None], precision=WORD)[0], made)
+
+
+def test_a_value_is_rounded_once_for_all_its_readers() -> None:
+    g = Graph()
+    x = g("relu", "act", g.input("x", ("N", 32, 8, 8), (1, 32, 8, 8)))
+    made = [g("conv2d", f"c{n}", x, weight=noise(32, 32, 1, 1, seed=n)) for n in range(3)]
+    spec, image = g.build(*made), noise(2, 32, 8, 8)
+    tuning = Tuning(precision=bslite.Precision.BFLOAT16)
+    plan = prepare(spec, [image], 1, True, tuning=tuning).plan
+    assert [s.kernel for s in plan.steps].count("rounded") == 1
+
+
+@pytest.mark.parametrize("planted", [np.inf, -np.inf, np.nan, 3.4e38, -3.4e38])
+@pytest.mark.parametrize("op", ["conv2d", "linear"])
+def test_numbers_without_a_finite_bfloat16_are_computed_by_float32(op: str, planted: float) -> None:
+    """Bit by bit what multiply-adds give, wherever the number stands."""
+    shape = (2, 34, 6, 6) if op == "conv2d" else (7, 34)
+    weight = noise(32, 34, *(3, 3)[: 2 * (op == "conv2d")])
+    g = Graph()
+    y = g(op, "layer", g.input("x", ("N", *shape[1:]), shape), weight=weight)
+    spec, x = g.build(g("relu", "act", y)), noise(*shape)
+    usual = bslite.run(spec, x, precision=WORD)
+    assert usual.tobytes() != bslite.run(spec, x, precision="ieee").tobytes()
+    for place in (0, 17, x.size - 1):
+        kept, x.flat[place] = x.flat[place], planted
+        assert (
+            bslite.run(spec, x, precision=WORD).tobytes() == bslite.run(spec, x, precision="ieee").tobytes()
+        )
+        x.flat[place] = kept
+    assert bslite.run(spec, x, precision=WORD).tobytes() == usual.tobytes()  # the flag is down again
+
+
+@pytest.mark.parametrize("planted", [np.inf, np.nan, 3.4e38])
+def test_weights_without_a_finite_bfloat16_stay_float32(planted: float) -> None:
+    weight, x = noise(32, 32), noise(40, 32)
+    weight[3, 4] = planted
+    spec = one_op("linear", x, weight=weight)
+    assert ran(spec, x, split=False).tobytes() == bslite.run(spec, x, precision="ieee").tobytes()
+
+
+def test_only_plain_bfloat16_takes_them() -> None:
+    x = noise(64, 256)
+    spec = one_op("linear", x, weight=noise(64, 256, seed=1))
+    exact = reference.run(spec, [x], np.float64)[0]
+    ieee = bslite.run(spec, x, precision="ieee").tobytes()
+    for word in ("float32", "bfloat16_3x"):
+        assert bslite.run(spec, x, precision=word).tobytes() == ieee
+    assert 1e-3 < rel_l2(bslite.run(spec, x, precision=WORD), exact) < 1e-2
