@@ -15,12 +15,12 @@ from support.tiles import tiles  # type: ignore[import-not-found]
 from benchmarks import memory
 from benchmarks.peers import __main__ as command
 from benchmarks.peers import bfloat16
+from benchmarks.peers.arithmetic import AGAIN, NONE, SOME, arithmetic_of
 from benchmarks.peers.bert import bert
 from benchmarks.peers.columns import COLUMNS, columns
 from benchmarks.peers.engines import ENGINES, Engine
 from benchmarks.peers.measure import Result
 from benchmarks.peers.nets import Net, distance
-from benchmarks.peers.tiles import AGAIN, NONE, SOME, arithmetic_of
 from benchmarks.plot import peers as picture
 from bslite import run
 
@@ -72,7 +72,7 @@ def test_precisions(tiny: str, written: Any) -> None:
     assert "of the first 2 images" in text
     assert "`bfloat16_3x`: held against the peers in float32" in text
     if set(result["arithmetic"].values()) == {NONE}:
-        assert "no layers on tiles of bfloat16 here" in text
+        assert "no products of bfloat16 here" in text
 
 
 def test_a_picture_has_a_panel_for_each_precision(tiny: str, written: Any) -> None:
@@ -141,7 +141,7 @@ def test_tiles_are_told(tiny: str, written: Any, tiles: None) -> None:
     found, text = written(command.main, *options)
     (result,) = found["results"]
     assert result["arithmetic"] == {name: NONE if name == "bslite-ieee" else SOME for name in OURS}
-    assert "- `bslite-ieee`: multiply-adds (tiny)\n- `bslite-bfloat16_3x`: tiles (tiny)\n" in text
+    assert "- `bslite-ieee`: multiply-adds (tiny)\n- `bslite-bfloat16_3x`: bfloat16 (tiny)\n" in text
     errors = [result["reference_errors"][name] for name in OURS]
     assert errors[0] < 1e-6 < errors[2] < 1e-4 < errors[3] < 0.1
 

@@ -32,6 +32,10 @@ class Rates:
     #: Products of tiles, 16 x 32 by 32 x 16 bfloat16; 0 where there is no unit for them.
     tiles: float = dataclasses.field(default=0.0, metadata={"zero": True})
 
+    dots: float = dataclasses.field(
+        default=0.0, metadata={"zero": True}
+    )  # FLOP/s of dot products of bfloat16
+
     @property
     def tile_flops(self) -> float:
         """FLOP/s of products of bfloat16 tiles; 0 where there is no unit for them."""

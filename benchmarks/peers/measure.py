@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.blocks import in_blocks
+from benchmarks.peers.arithmetic import arithmetic_of
 from benchmarks.peers.columns import AGAINST, COLUMNS, DEFAULT, column
 from benchmarks.peers.engines import Bslite, Engine
 from benchmarks.peers.memory import memory_of
 from benchmarks.peers.nets import Net, distance, make
-from benchmarks.peers.tiles import arithmetic_of
 from benchmarks.rivals import Times
 from benchmarks.roofline import work
 from bslite.cli.timing import interleaved, medians

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.peers import tiles
+from benchmarks.peers import arithmetic
 from benchmarks.peers.columns import AGAINST, COLUMNS, DEFAULT
 from benchmarks.peers.measure import Result
 
@@ -30,11 +30,11 @@ def _figures(results: Sequence[Result], words: Sequence[str]) -> str:
 
 
 def _arithmetic(results: Sequence[Result], words: Sequence[str]) -> str:
-    """Which columns of bslite are on tiles of bfloat16; nothing of float32 alone where there are no tiles."""
+    """Which columns of bslite have products of bfloat16; nothing of float32 alone where none has."""
     found = {how for r in results for how in r.arithmetic.values()}
-    if found <= {tiles.NONE}:
+    if found <= {arithmetic.NONE}:
         return (
-            "bslite's plans have no layers on tiles of bfloat16 here: its columns are the same arithmetic, "
+            "bslite's plans have no products of bfloat16 here: its columns are the same arithmetic, "
             "float32 multiply-adds, whatever the precision."
             if words != [DEFAULT] and found
             else ""

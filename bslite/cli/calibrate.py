@@ -64,6 +64,11 @@ def calibrate(
             f"tiles of bfloat16 {one.tile_flops / 1e9:,.0f} and {most.tile_flops / 1e9:,.0f} GFLOP/s; at six "
             f"products for each of float32 {one.tile_flops / 6e9:,.0f} and {most.tile_flops / 6e9:,.0f}"
         )
+    if one.dots:
+        console.print(
+            f"dot products of bfloat16 {one.dots / 1e9:,.0f} and {most.dots / 1e9:,.0f} GFLOP/s, "
+            'for precision "bfloat16"'
+        )
     console.print(table)
     if found.disturbed:
         raise EngineError(

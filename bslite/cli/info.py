@@ -122,6 +122,7 @@ def _machine() -> dict[str, str]:
         "threads": decided(),
         "measured": _measured(),
         "tiles of bfloat16": _tiles(),
+        "dot products of it": _dots(),
         "kernels on disk": f"{ours} in {folder}{stale}",
         "GPU": _gpu(),
     }
@@ -166,6 +167,18 @@ def _tiles() -> str:
     if found is None or calibration.unit_unused():
         return "a unit (AMX), not used until bslite calibrate has measured it"
     return f"{found.all.tile_flops / 1e9:,.0f} GFLOP/s; six products for each of float32 by default"
+
+
+def _dots() -> str:
+    """Whether plans use instructions for dot products of bfloat16."""
+    from bslite.engines.cpu.detect import detect
+    from bslite.kernels.cpu.vector.target import has_bfloat16_dots
+
+    if not has_bfloat16_dots():
+        return "no instruction for them here (AVX512_BF16)"
+    if not detect(1).dot_cycles:
+        return "AVX512_BF16, not used: not measured (bslite calibrate), or no faster than multiply-adds"
+    return 'AVX512_BF16, which precision="bfloat16" takes'
 
 
 def _version(name: str) -> str:

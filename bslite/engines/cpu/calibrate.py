@@ -11,6 +11,7 @@ import numpy as np
 from bslite.engines.cpu.calibration import Calibration, unmeasured
 from bslite.engines.cpu.description import described
 from bslite.engines.cpu.job import start_threads
+from bslite.engines.cpu.peak import fma_rate
 from bslite.engines.cpu.stream import stream_job
 from bslite.machine import Machine, Rates
 
@@ -85,7 +86,7 @@ class _Bench:
         """All rates on this many threads at once."""
         from bslite.kernels.cpu.runtime.stream import CHAIN, COPY, FMA, FMAS, READ
         from bslite.kernels.cpu.vector.simd import LANES
-        from bslite.kernels.cpu.vector.target import has_tiles
+        from bslite.kernels.cpu.vector.target import has_bfloat16_dots, has_tiles
 
         found = {
             "clock": 2.0 * self._repeats_per_second(CHAIN, threads, 0),
@@ -93,6 +94,8 @@ class _Bench:
         }
         if has_tiles():
             found["tiles"] = threads * tiles_per_second(self.seconds)  # each core has a unit of its own
+        if has_bfloat16_dots():
+            found["dots"] = fma_rate(threads, self.seconds, dots=True)
         for level, size in working_sets(self.machine, threads).items():
             found[f"{level}_read"] = threads * size * self._repeats_per_second(READ, threads, size)
             # Half of the set is read, half written.

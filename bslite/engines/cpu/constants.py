@@ -23,7 +23,7 @@ PAGE = 4096  # bytes, at least
 PLACED = (
     *("panels", "pair_panels", "quad_panels", "rounded_panels", "gate_panels", "gate_rows"),
     *("gate_pair_panels", "gate_byte_panels"),
-    *("transposed_panels", "transposed_rounded_panels", "phase_panels"),
+    *("transposed_panels", "transposed_rounded_panels", "row_rounded_panels", "phase_panels"),
 )
 
 
@@ -280,6 +280,13 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
         return make([phase(params[0], all_groups, first, step, taps)], **how)
 
     return made
+
+
+@recipe("row_rounded_panels")
+def _row_rounded_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
+    """``[K, C, R, S]`` as `rounded_panels` of a filter whose rows are one pixel of S * C channels."""
+    k, c, r, s = params[0].shape
+    return _rounded_panels([params[0].transpose(0, 3, 1, 2).reshape(k, s * c, r)], lanes, width, groups)
 
 
 recipe("transposed_panels")(_of_phase(_panels))

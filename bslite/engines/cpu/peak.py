@@ -10,8 +10,11 @@ import numpy as np
 from bslite.engines.cpu.job import job_of, start_threads
 
 
-def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
-    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of the runs in ``seconds``."""
+def fma_rate(threads: int = 1, seconds: float = 0.3, dots: bool = False) -> float:
+    """FLOP/s of ``threads`` cores at once (a multiply-add is two), the best of the runs in ``seconds``.
+
+    ``dots``: of dot products of bfloat16, each of which is two multiply-adds.
+    """
     from bslite.kernels.cpu.gemm.sweep import gemm_sweep
     from bslite.kernels.cpu.runtime.peak import DEPTH, WIDTH, peak
     from bslite.kernels.cpu.vector.simd import LANES
@@ -24,7 +27,7 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
     repeats = 2000
     values = {
         "data_item": 4 * floats, "rows": rows, "depth": DEPTH, "repeats": repeats,
-        "sweep": gemm_sweep(WIDTH, rows).address,
+        "sweep": gemm_sweep(WIDTH, rows, dots=dots).address,
         "lo": int(np.float32(-np.inf).view(np.uint32)), "hi": int(np.float32(np.inf).view(np.uint32)),
     }  # fmt: skip
     # Aligned to a cache line, as the engine's constants are: no load crosses one.
@@ -36,4 +39,4 @@ def fma_rate(threads: int = 1, seconds: float = 0.3) -> float:
         start = time.perf_counter()
         job.run(threads)
         best = min(best, time.perf_counter() - start)
-    return 2.0 * rows * WIDTH * LANES * DEPTH * repeats * threads / float(best)
+    return (4.0 if dots else 2.0) * rows * WIDTH * LANES * DEPTH * repeats * threads / float(best)

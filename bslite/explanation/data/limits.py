@@ -30,7 +30,7 @@ class Limits:
     flops: float
     bandwidth: Mapping[str, float]
     capacity: Mapping[str, int]
-    tiles: float = 0.0  # FLOP/s of products of bfloat16 tiles; 0 where there is no unit for them
+    bfloat16: float = 0.0  # FLOP/s of products of bfloat16; 0 where no instruction computes them
 
     def level(self, size: float) -> str:
         """The smallest level that holds ``size`` bytes."""
@@ -43,11 +43,11 @@ class Limits:
 
         ``bytes_`` of values it reads and writes come from the level that holds those ``in_use`` at the same
         time; the ``weights``, which were last used a whole run ago, from the one that holds the run's
-        ``footprint``. ``products``: of bfloat16 tiles for each of float32; 0 for multiply-adds.
+        ``footprint``. ``products``: of bfloat16 for each of float32; 0 for multiply-adds.
         """
         near, far = self.level(in_use), self.level(footprint)
         moving = bytes_ / self.bandwidth[near] + weights / self.bandwidth[far]
-        computing = products * flops / self.tiles if products and self.tiles else flops / self.flops
+        computing = products * flops / self.bfloat16 if products and self.bfloat16 else flops / self.flops
         return (computing, "compute") if computing >= moving else (moving, far if weights > bytes_ else near)
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,4 +78,4 @@ def limits_of(machine: Machine, rates: Rates) -> Limits:
     for outer, inner in (("memory", "l3"), ("l3", "l2")):
         best[inner] = max(best[inner], best[outer])
     capacity = {"l2": machine.l2 * machine.threads, "l3": machine.l3}
-    return Limits(machine.threads, rates.clock, rates.flops, best, capacity, rates.tile_flops)
+    return Limits(machine.threads, rates.clock, rates.flops, best, capacity, rates.tile_flops or rates.dots)

@@ -15,19 +15,29 @@ from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
-LEAST = 16  # outputs of a group: of fewer, rounding takes longer than is gained
+LEAST = 16  # outputs of a group: of fewer, most of a register would be empty
 LONGEST = 2048  # numbers of a row that is made of several pixels
-ROUND = 0.2  # cycles to round a number
+ROUND = 0.2  # cycles to round a number,
+APART = 15.0  # and more for a pixel of an odd number of them, which is rounded by itself
 OUTER = 3  # axes around a row
 
 
-def on_dots(b: CpuBuilder, key: str | None, depth: int, channels: int, groups: int = 1) -> bool:
+def on_dots(
+    b: CpuBuilder, key: str | None, depth: int, channels: int, groups: int = 1, reads: float = 1.0
+) -> bool:
     """Whether dot products of bfloat16 compute a layer of ``depth`` inputs and ``channels`` outputs for each
-    of the ``groups``, whose weights are the parameter ``key``.
+    of the ``groups``, whose weights are the parameter ``key``. ``reads``: how often an input is read, the
+    taps of a filter by the outputs for each input. Of what is measured
+    `dot_cycles` alone decides.
     """
-    if not b.machine.dot_cycles or key is None or key in b.tuning.inexact:
+    machine = b.machine
+    if not machine.dot_cycles or key is None or key in b.tuning.inexact:
         return False
-    return channels >= LEAST and (groups == 1 or depth % 2 == 0)
+    if channels < LEAST or (groups > 1 and depth % 2):
+        return False
+    saved = depth - cells(depth) * machine.dot_cycles
+    gained = reads * saved * -(-channels // machine.lanes)
+    return gained > ROUND * depth + APART * (depth % 2)
 
 
 def cells(numbers: int) -> int:

@@ -5,11 +5,11 @@ import numpy as np
 from bslite.arithmetic import Precision
 from bslite.spec import Array, ModelSpec
 
-NONE, SOME, AGAIN = "multiply-adds", "tiles", "tiles, then multiply-adds"
+NONE, SOME, AGAIN = "multiply-adds", "bfloat16", "bfloat16, then multiply-adds"
 
 
 def arithmetic_of(spec: ModelSpec, x: Array, threads: int, layerwise: bool, precision: str) -> str:
-    """`NONE`: float32 multiply-adds alone. `SOME`: layers on tiles of bfloat16. `AGAIN`: such layers, but
+    """`NONE`: float32 multiply-adds alone. `SOME`: layers by products of bfloat16. `AGAIN`: such layers, but
     this input leads to numbers that have no exact parts, so each run is done again by multiply-adds.
     """
     from bslite.engines.cpu.engine import prepare
