@@ -133,3 +133,64 @@ def test_only_plain_bfloat16_takes_them() -> None:
     for word in ("float32", "bfloat16_3x"):
         assert bslite.run(spec, x, precision=word).tobytes() == ieee
     assert 1e-3 < rel_l2(bslite.run(spec, x, precision=WORD), exact) < 1e-2
+
+
+ATTENTION = {  # queries, keys, depth, features, and attributes
+    "heads of 64": (50, 50, 64, 64, {}),
+    "odd sizes": (33, 47, 17, 35, {"scale": 0.3}),
+    "blocks of keys": (40, 701, 33, 70, {}),
+    "causal": (300, 300, 16, 16, {"is_causal": True}),
+}
+
+
+def given(name: str) -> tuple[list[Any], dict[str, Any]]:
+    rows, keys, depth, features, attributes = ATTENTION[name]
+    shapes = (rows, depth), (keys, depth), (keys, features)
+    return [noise(2, *shape, seed=n) for n, shape in enumerate(shapes)], attributes
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention(name: str) -> None:
+    arrays, attributes = given(name)
+    spec = one_op("attention", *arrays, **attributes)
+    exact = reference.run(spec, [nearest(a) for a in arrays], np.float64)[0]
+    got = ran(spec, *arrays)
+    assert 1e-5 < rel_l2(got, exact) < 3e-3  # exponentials are rounded, too
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_values_of_equal_scores_are_as_exact_as_float32(name: str) -> None:
+    """All exponentials are 1, and what rounds them takes nothing."""
+    (q, k, v), attributes = given(name)
+    q[...] = 0
+    spec = one_op("attention", q, k, v, **attributes)
+    exact, peer = (reference.run(spec, [q, k, nearest(v)], kind)[0] for kind in (np.float64, np.float32))
+    assert_three_way(ran(spec, q, k, v), peer, exact, least=1e-7)
+
+
+def test_scores_are_as_exact_as_float32() -> None:
+    """Values that are ones at a key each give the exponentials, which have 8 bits."""
+    (q, k, _), attributes = given("heads of 64")
+    v = np.broadcast_to(np.eye(50, dtype=np.float32), (2, 50, 50)).copy()
+    spec = one_op("attention", q, k, v, **attributes)
+    exact = reference.run(spec, [nearest(q), nearest(k), v], np.float64)[0]
+    assert (np.abs(ran(spec, q, k, v) / exact - 1) < 2.0**-8).all()
+
+
+@pytest.mark.parametrize("planted", [np.inf, -np.inf, np.nan, 3.4e38])
+@pytest.mark.parametrize("operand", range(3))
+def test_numbers_in_attention_that_float32_computes(operand: int, planted: float) -> None:
+    arrays, attributes = given("odd sizes")
+    arrays[operand].flat[70] = planted
+    spec = one_op("attention", *arrays, **attributes)
+    made, ieee = (bslite.run(spec, arrays, precision=word) for word in (WORD, "ieee"))
+    assert made.tobytes() == ieee.tobytes()
+
+
+def test_rows_without_a_key_are_what_float32_gives() -> None:
+    arrays, _ = given("odd sizes")
+    seen = np.random.default_rng(3).random((33, 47)) < 0.7
+    seen[::3] = False
+    spec = one_op("attention", *arrays, seen)
+    made, ieee = (bslite.run(spec, [*arrays, seen], precision=word) for word in (WORD, "ieee"))
+    np.testing.assert_array_equal(np.isnan(made), np.isnan(ieee))

@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
 #: Kernels that compute the same, by multiply-adds and on tiles of bfloat16.
 TWINS = (("conv", "split_conv"), ("attention", "split_attention"))
+DOT_TWINS = ("attention", "rounded_attention")
 
 
 def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any]) -> list[Any]:
@@ -47,7 +48,11 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
         more += [kernel_of(TileSweep(n)) for n in products or {6}]
     if multiply:
         called = {v for p in _within(plan) for s in p.steps for v in s.record.variants()}
-        for dots in {False} | {v.dots for v in called if isinstance(v, GemmSweep)}:
+        both = {False} | {v.dots for v in called if isinstance(v, GemmSweep)}
+        if True in both:
+            twins = DOT_TWINS if own.keys() & set(DOT_TWINS) else ()
+            more += [STEP_KERNELS[name] for name in ("rounded", *twins)]
+        for dots in both:
             more += [kernel_of(sweep(machine, vecs, dots)) for vecs in range(1, max(WIDTHS) + 1)]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
 

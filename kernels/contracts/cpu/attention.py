@@ -74,6 +74,27 @@ class Attention(StepRecord, kernel="attention"):
     plus_inf: float
 
 
+class RoundedAttention(Attention, kernel="rounded_attention"):
+    """Attention by dot products of bfloat16: the terms of scores and of values are cells of two.
+
+    ``k_cells``, ``q_cells`` and ``e_cells`` are the places in scratch memory of rounded keys, queries and
+    exponentials; rows of the first two are ``cell_row`` bytes apart, those of the last ``e_row``. ``flag`` is
+    raised by numbers without a finite bfloat16, and by scores that are NaN.
+    """
+
+    flag: Operand
+    k_cells: int
+    q_cells: int
+    cell_row: int
+    e_cells: int
+    e_row: int
+
+    @property
+    def of_parts(self) -> int:
+        """That of dot products of bfloat16."""
+        return 1
+
+
 class SplitAttention(OnTiles, kernel="split_attention"):
     """Attention whose operands are split into ``parts`` of bfloat16, as `SplitConv`'s are.
 

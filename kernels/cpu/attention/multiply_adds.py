@@ -18,7 +18,7 @@ CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one
 
 
 @register_jitable
-def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last, ahead):
+def products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last, ahead):
     """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows, each of which
     fetches a part of the panel ``ahead``.
     """
@@ -37,7 +37,7 @@ def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, cl
 
 
 @register_jitable
-def _begin(s, scratch):
+def clear(s, scratch):
     for i in range(CLEAR):
         store(scratch + i * BYTES, splat(f(0.0)))
 
@@ -65,7 +65,7 @@ def _scores(s, scratch, q, rows, count):
         sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
         panel = k_panels + 4 * c * depth
         ahead = panel + registers * depth * BYTES
-        _products(sweep, rows, most, q, q_row, depth, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
+        products(sweep, rows, most, q, q_row, depth, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
                   ahead)  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def _values(s, scratch, rows, count, y, resume):
             last = features - c - (s.tail - 1) * LANES
         panel = v_panels + 4 * c * count
         ahead = panel + width * count * BYTES
-        _products(sweep, rows, most, scores, s_row, count, panel, y + 4 * c, y_row, scratch, resume, clamp,
+        products(sweep, rows, most, scores, s_row, count, panel, y + 4 * c, y_row, scratch, resume, clamp,
                   last, ahead)  # fmt: skip
 
 
@@ -93,5 +93,5 @@ def _end(s, totals):
 
 
 attention = step_kernel(Attention)(
-    attention_by(reader(Attention), Products(_begin, _pack, _scores, _values, _end))
+    attention_by(reader(Attention), Products(clear, _pack, _scores, _values, _end))
 )

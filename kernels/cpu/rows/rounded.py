@@ -1,6 +1,7 @@
 """Rows of numbers become cells of two bfloat16."""
 
 import numpy as np
+from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.rows import Rounded
 from bslite.kernels.cpu.rows.rows import after
@@ -16,6 +17,24 @@ F = reader(Rounded)
 f = np.float32
 
 
+@register_jitable
+def round_row(x, length, y, seen):
+    """Rounds ``length`` numbers to cells, a zero beside the last one of an odd number. Returns ``seen`` with
+    the larger magnitudes.
+    """
+    whole = length // (2 * LANES) * 2 * LANES
+    for c in range(0, whole, 2 * LANES):
+        a, b = load(x + 4 * c), load(x + 4 * c + BYTES)
+        seen = larger(larger(seen, a), b)
+        store(y + 2 * c, cells_of(a, b))
+    if whole < length:
+        left = length - whole
+        a, b = load_some(x + 4 * whole, left), load_some(x + 4 * whole + BYTES, left - LANES)
+        seen = larger(larger(seen, a), b)
+        store_some(y + 2 * whole, cells_of(a, b), (left + 1) // 2)
+    return seen
+
+
 @step_kernel(Rounded)
 def rounded(step, bases, item, scratch):
     """Rounds the rows of an item, and raises the flag if a number has no finite bfloat16."""
@@ -23,21 +42,12 @@ def rounded(step, bases, item, scratch):
     n1, n2, length = s.n1, s.n2, s.length
     x0, x1, x2, y0, y1, y2 = s.x0, s.x1, s.x2, s.y0, s.y1, s.y2
     source, target = s.x, s.y
-    whole = length // (2 * LANES) * 2 * LANES
     first = item * s.item_rows
     i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
     seen = splat(f(0.0))
     for _ in range(first, min(s.rows, first + s.item_rows)):
         x, y = source + i0 * x0 + i1 * x1 + i2 * x2, target + i0 * y0 + i1 * y1 + i2 * y2
+        seen = round_row(x, length, y, seen)
         i0, i1, i2 = after(i0, i1, i2, n1, n2)
-        for c in range(0, whole, 2 * LANES):
-            a, b = load(x + 4 * c), load(x + 4 * c + BYTES)
-            seen = larger(larger(seen, a), b)
-            store(y + 2 * c, cells_of(a, b))
-        if whole < length:
-            left = length - whole
-            a, b = load_some(x + 4 * whole, left), load_some(x + 4 * whole + BYTES, left - LANES)
-            seen = larger(larger(seen, a), b)
-            store_some(y + 2 * whole, cells_of(a, b), (left + 1) // 2)
     if not_finite(seen):
         raise_flag(s.flag, 0)

@@ -71,6 +71,14 @@ def rounded(builder, first, second):
 
 
 @primitive(vec_t, vec_t, vec_t)
+def paired(builder, even, odd):
+    """Cells of a number of ``even`` and the one in the same lane of ``odd``."""
+    low = builder.lshr(_nearest(builder, even), all_ints(16))
+    high = builder.and_(_nearest(builder, odd), all_ints(0xFFFF0000))
+    return builder.bitcast(builder.or_(low, high), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t)
 def larger(builder, seen, x):
     """The larger magnitude in each lane, as bits: above every number's if ``x`` is NaN."""
     size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))

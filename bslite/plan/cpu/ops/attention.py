@@ -3,14 +3,18 @@
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import fields
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.attention import Attention, Heads
+from bslite.kernels.contracts.cpu.attention import Attention, Heads, RoundedAttention
+from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
+from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.rounded import ROUND, cells
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.split_attention import Size, on_tiles, split_record
 from bslite.plan.cpu.step import CpuBuilder, step
@@ -78,7 +82,8 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     if on_tiles(b, size):
         record, scratch = split_record(b, layer, heads, matrices, size)
     else:
-        record, scratch = _record(b.machine, heads, matrices, size)
+        dots = b.machine.dot_cycles > 0 and pays(size)
+        record, scratch = _record(b.machine, heads, matrices, size, inexact_flag(b, layer) if dots else None)
     reads = [x for role, x in views.items() if role != "y"]
     step(b, record, matrices * record.of.shares, reads, [views["y"]], scratch=scratch)
 
@@ -99,9 +104,9 @@ def _heads(layer: Layer, given: Matrices, size: Size, **cut: int) -> Heads:
 
 
 def _record(
-    machine: Machine, heads: Callable[..., Heads], matrices: int, size: Size
+    machine: Machine, heads: Callable[..., Heads], matrices: int, size: Size, flag: Operand | None
 ) -> tuple[Attention, int]:
-    """The record with multiply-adds, and elements of scratch memory."""
+    """The record, and elements of scratch memory; with a ``flag``, by dot products of bfloat16."""
     lanes = machine.lanes
     rows, keys, depth, features = size
     tiles = choose_tiles(machine, matrices, rows, keys, depth, features)
@@ -110,10 +115,15 @@ def _record(
     last_block = keys - tiles.block * ((keys - 1) // tiles.block)
     tail_keys = -(-last_block // lanes) % key_width or key_width
     score_row = (registers + 1) * lanes  # one more: rows a power of two apart would share one set of L1
+    terms, block = (cells(depth), cells(tiles.block)) if flag else (depth, tiles.block)
+    cell_row, e_row = (lanes * (-(-n // lanes) + 1) for n in (terms, block))  # one more: as there
     parts = {
-        "k_panels": registers * lanes * depth, "v_panels": tiles.block * value_registers * lanes,
+        "k_panels": registers * lanes * terms, "v_panels": block * value_registers * lanes,
         "scores": tiles.tile_rows * score_row, "stats": 2 * tiles.share_rows,
     }  # fmt: skip
+    if flag:
+        rows = tiles.tile_rows
+        parts |= {"k_cells": tiles.block * cell_row, "q_cells": rows * cell_row, "e_cells": rows * e_row}
     places, at = dict[str, int](), CLEAR * lanes
     for name, length in parts.items():
         places[name] = 4 * at
@@ -122,11 +132,25 @@ def _record(
         shares=tiles.shares, share_rows=tiles.share_rows, block=tiles.block, tile_rows=tiles.tile_rows,
         scores=places["scores"], stats=places["stats"], score_row=4 * score_row,
     )  # fmt: skip
+    sweeps = (key_width, tail_keys, values.width, values.tail)
+    key_sweep, tail_key_sweep, value_sweep, tail_sweep = (sweep(machine, n, flag is not None) for n in sweeps)
     record = Attention(
-        shared, key_width=key_width, key_most=max_rows(machine, key_width),
-        key_sweep=sweep(machine, key_width), tail_key_sweep=sweep(machine, tail_keys), width=values.width,
-        panels=values.panels, tail=values.tail, most=max_rows(machine, values.width),
-        sweep=sweep(machine, values.width), tail_sweep=sweep(machine, values.tail),
+        shared, key_width=key_width, key_most=max_rows(machine, key_width), key_sweep=key_sweep,
+        tail_key_sweep=tail_key_sweep, width=values.width, panels=values.panels, tail=values.tail,
+        most=max_rows(machine, values.width), sweep=value_sweep, tail_sweep=tail_sweep,
         k_panels=places["k_panels"], v_panels=places["v_panels"], minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
+    if flag:
+        record = RoundedAttention(
+            **{field.name: getattr(record, field.name) for field in fields(record)}, flag=flag,
+            k_cells=places["k_cells"], q_cells=places["q_cells"], cell_row=4 * cell_row,
+            e_cells=places["e_cells"], e_row=4 * e_row,
+        )  # fmt: skip
     return record, at
+
+
+def pays(size: Size) -> bool:
+    """Whether dot products of bfloat16 save more cycles than rounding takes; the sizes alone decide."""
+    rows, keys, depth, features = size
+    rounding = ROUND * (rows * (depth + keys) + keys * (depth + 2 * features))
+    return rows * keys * (depth + features) / (2 * 16) > rounding
