@@ -37,7 +37,9 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def made_up(**rates: float) -> calibration.Calibration:
     """A calibration of this machine with invented rates."""
     blank = calibration.unmeasured()
-    usual = dict.fromkeys(dataclasses.asdict(blank.one), 1e11) | {"clock": 3e9, "tiles": 0.0} | rates
+    usual = (
+        dict.fromkeys(dataclasses.asdict(blank.one), 1e11) | {"clock": 3e9, "tiles": 0.0, "dots": 0.0} | rates
+    )
     one = Rates(**{**usual, "threads": 1})
     most = {k: v if k in ("clock", "threads") else v * blank.cores for k, v in usual.items()}
     return dataclasses.replace(blank, date="2026", one=one, all=Rates(**{**most, "threads": blank.cores}))
@@ -240,6 +242,34 @@ def test_the_commands_say_whether_tiles_are_used(call: Any, monkeypatch: pytest.
     assert "tiles of bfloat16 3,072 and" in call("calibrate")
     assert "six products for each of float32 by default" in call("info")
     assert not calibration.unit_unused()
+
+
+@pytest.mark.parametrize(
+    ("has", "cpu", "used"), [(True, "znver4", 1.0), (True, "cooperlake", 0.0), (False, "znver4", 0.0)]
+)
+def test_dot_products_are_used_unmeasured_where_they_are_known_to_be_fast(
+    has: bool, cpu: str, used: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target, "has_bfloat16_dots", lambda: has)
+    here = target.simd()._replace(cpu=cpu)
+    monkeypatch.setattr(target, "simd", lambda: here)
+    assert description.described.__wrapped__(2).dot_cycles == used
+
+
+def test_dot_products_are_used_where_they_were_found_fast(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for known in (0.0, 1.0):
+        machine = Machine(dot_cycles=known)
+        for dots, used in ((0.0, known), (2e11, 1.0), (1.2e11, 0.0)):
+            assert calibration.calibrated(machine, made_up(dots=dots)).dot_cycles == used
+    monkeypatch.setattr(target, "has_bfloat16_dots", lambda: False)
+    assert "no instruction for them" in call("info")
+    monkeypatch.setattr(target, "has_bfloat16_dots", lambda: True)
+    monkeypatch.setattr(calibrate, "measure", lambda: made_up(dots=2e11))
+    assert "dot products of bfloat16 200 and" in call("calibrate")
+    assert 'which precision="bfloat16" takes' in call("info")
+    monkeypatch.setattr(calibrate, "measure", lambda: made_up(dots=1.2e11))
+    call("calibrate")
+    assert "no faster than multiply-adds" in call("info")
 
 
 def test_reading_in_turns_reads_all_of_it() -> None:

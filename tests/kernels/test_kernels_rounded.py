@@ -87,6 +87,17 @@ def test_an_image_has_the_bits_that_it_has_alone() -> None:
         np.testing.assert_array_equal(bslite.run(spec, image[None], precision=WORD)[0], made)
 
 
+def test_filters_of_a_picture_with_other_zeros_beside_it() -> None:
+    """In memory there are as many as the widest filter needs, and the other ones' windows begin at odd
+    numbers of a line.
+    """
+    g = Graph()
+    x = g.input("x", ("N", 3, 20, 20), (2, 3, 20, 20))
+    a = g("conv2d", "a", x, weight=noise(32, 3, 7, 7), padding=3, stride=2)
+    b = g("conv2d", "b", x, weight=noise(32, 3, 5, 5, seed=1), padding=2, stride=2)
+    check(g.build(g("add", "sum", a, b)), noise(2, 3, 20, 20, seed=2))
+
+
 def test_a_value_is_rounded_once_for_all_its_readers() -> None:
     g = Graph()
     x = g("relu", "act", g.input("x", ("N", 32, 8, 8), (1, 32, 8, 8)))
