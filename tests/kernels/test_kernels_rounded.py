@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.check import assert_three_way, rel_l2
+from support.check import all_cases, assert_three_way, rel_l2, single_op_spec
 from support.dots import dots
 from support.graphs import Graph, one_op
 from support.kernel_checks import MANY
@@ -14,8 +14,9 @@ from support.products import CONVS, OTHERS, convolution
 from support.tiles import split_layers
 
 import bslite
-from bslite import reference
+from bslite import ops, reference
 from bslite.engines.cpu.engine import prepare
+from bslite.ops import Case, Kind, Op
 from bslite.plan.cpu.rounded import LEAST
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
@@ -38,6 +39,9 @@ def ran(spec: ModelSpec, *inputs: Any, split: bool = True) -> Any:
     return whole
 
 
+MULTIPLY = [n for n, op in ops.REGISTRY.items() if op.kind is Kind.CONTRACTION]
+
+
 def nearest(x: Any) -> Any:
     """Numbers rounded to bfloat16, of two nearest the even one."""
     bits = x.view(np.uint32)
@@ -53,6 +57,17 @@ def check(spec: ModelSpec, *inputs: Any, split: bool = True) -> None:
         inputs = (nearest(inputs[0]), *inputs[1:])
     exact, peer = (reference.run(spec, list(inputs), kind)[0] for kind in (np.float64, np.float32))
     assert_three_way(got, peer, exact, least=1e-7)
+
+
+@pytest.mark.parametrize(("op", "case"), all_cases(names=MULTIPLY))
+def test_cases_of_ops(op: Op, case: Case) -> None:
+    """Whether they are computed so or not."""
+    spec, inputs = single_op_spec(op, case)
+    exact = reference.run(spec, inputs, np.float64)[0]
+    got = bslite.run(spec, inputs, threads=1, precision=WORD)
+    assert rel_l2(got, exact) < 2e-2
+    for how in ({"threads": 2}, {"threads": MANY}, {"layerwise": True}):
+        assert bslite.run(spec, inputs, precision=WORD, **how).tobytes() == got.tobytes(), how
 
 
 @pytest.mark.parametrize("after", ["", "relu", "silu", "residual"])
