@@ -122,7 +122,7 @@ def _machine() -> dict[str, str]:
         "threads": decided(),
         "measured": _measured(),
         "tiles of bfloat16": _tiles(),
-        "dot products of it": _dots(),
+        "bfloat16 dot products": _dots(),
         "kernels on disk": f"{ours} in {folder}{stale}",
         "GPU": _gpu(),
     }

@@ -22,9 +22,8 @@ from bslite.errors import EngineError
 from bslite.machine import LEVELS, Machine, Rates
 
 FORMAT = 1
-WORTH = (
-    1.5  # times as many products by dot products of bfloat16 as by multiply-adds, from which on they are used
-)
+#: Times as many products by dot products of bfloat16 as by multiply-adds, from which on they are used.
+WORTH = 1.5
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")
 #: Kernels that compute the same, by multiply-adds and on tiles of bfloat16.
 TWINS = (("conv", "split_conv"), ("attention", "split_attention"))
+#: The same, by dot products of bfloat16 in the place of tiles.
 DOT_TWINS = ("attention", "rounded_attention")
 
 

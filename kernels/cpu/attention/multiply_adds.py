@@ -18,7 +18,7 @@ CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one
 
 
 @register_jitable
-def products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last, ahead):
+def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, clamp, last, ahead):
     """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows, each of which
     fetches a part of the panel ``ahead``.
     """
@@ -56,35 +56,48 @@ def _pack(s, scratch, k, v, count):
 
 
 @register_jitable
-def _scores(s, scratch, q, rows, count):
-    """``s = q @ k^T`` for some rows and one block of keys; whole registers, zeros beyond the block."""
-    q_row, depth, s_row, key_width = s.q_row, s.depth, s.score_row, s.key_width
-    most, clamp, k_panels, scores = s.key_most, s.minus_inf_cell, scratch + s.k_panels, scratch + s.scores
+def score_products(s, scratch, a, a_row, terms, rows, count):
+    """Scores of some rows of a, of so many ``terms`` each, and one block of packed keys: whole registers,
+    zeros beyond the block.
+    """
+    s_row, key_width, most, clamp = s.score_row, s.key_width, s.key_most, s.minus_inf_cell
+    k_panels, scores = scratch + s.k_panels, scratch + s.scores
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
         sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
-        panel = k_panels + 4 * c * depth
-        ahead = panel + registers * depth * BYTES
-        products(sweep, rows, most, q, q_row, depth, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
+        panel = k_panels + 4 * c * terms
+        ahead = panel + registers * terms * BYTES
+        _products(sweep, rows, most, a, a_row, terms, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
                   ahead)  # fmt: skip
 
 
 @register_jitable
-def _values(s, scratch, rows, count, y, resume):
-    """``y (+)= scores @ v`` for some rows and one block of keys."""
+def value_products(s, scratch, a, a_row, terms, rows, y, resume):
+    """``y (+)= a @ v`` for some rows of a, each of so many ``terms``, and one block of packed values."""
     features, width, panels, y_row = s.features, s.width, s.panels, s.y_row
-    s_row, most, clamp = s.score_row, s.most, s.minus_inf_cell
-    v_panels, scores = scratch + s.v_panels, scratch + s.scores
+    most, clamp, v_panels = s.most, s.minus_inf_cell, scratch + s.v_panels
     for p in range(panels):
         c = p * width * LANES
         sweep, last = s.sweep, LANES
         if p == panels - 1:
             sweep = s.tail_sweep
             last = features - c - (s.tail - 1) * LANES
-        panel = v_panels + 4 * c * count
-        ahead = panel + width * count * BYTES
-        products(sweep, rows, most, scores, s_row, count, panel, y + 4 * c, y_row, scratch, resume, clamp,
-                  last, ahead)  # fmt: skip
+        panel = v_panels + 4 * c * terms
+        ahead = panel + width * terms * BYTES
+        _products(sweep, rows, most, a, a_row, terms, panel, y + 4 * c, y_row, scratch, resume, clamp, last,
+                  ahead)  # fmt: skip
+
+
+@register_jitable
+def _scores(s, scratch, q, rows, count):
+    """``s = q @ k^T`` for some rows and one block of keys."""
+    score_products(s, scratch, q, s.q_row, s.depth, rows, count)
+
+
+@register_jitable
+def _values(s, scratch, rows, count, y, resume):
+    """``y (+)= scores @ v`` for some rows and one block of keys."""
+    value_products(s, scratch, scratch + s.scores, s.score_row, count, rows, y, resume)
 
 
 @register_jitable

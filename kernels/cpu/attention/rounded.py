@@ -9,7 +9,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.attention import RoundedAttention
 from bslite.kernels.cpu.attention.loop import Products, attention_by
-from bslite.kernels.cpu.attention.multiply_adds import clear, products
+from bslite.kernels.cpu.attention.multiply_adds import clear, score_products, value_products
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.rows.rounded import round_row
 from bslite.kernels.cpu.runtime.compile import step_kernel
@@ -57,20 +57,13 @@ def _pack(s, scratch, k, v, count):
 
 @register_jitable
 def _scores(s, scratch, q, rows, count):
-    """``s = q @ k^T`` for some rows and one block of keys; whole registers, zeros beyond the block."""
-    q_row, depth, s_row, key_width, cell_row = s.q_row, s.depth, s.score_row, s.key_width, s.cell_row
-    most, clamp, k_panels, scores = s.key_most, s.minus_inf_cell, scratch + s.k_panels, scratch + s.scores
-    queries, cells, seen = scratch + s.q_cells, _cells(depth), splat(f(0.0))
+    """``s = q @ k^T`` for some rows and one block of keys."""
+    q_row, depth, cell_row, cells, seen = s.q_row, s.depth, s.cell_row, scratch + s.q_cells, splat(f(0.0))
     for i in range(rows):
-        seen = round_row(q + i * q_row, depth, queries + i * cell_row, seen)
+        seen = round_row(q + i * q_row, depth, cells + i * cell_row, seen)
     if not_finite(seen):
         raise_flag(s.flag, 0)
-    for c in range(0, count, key_width * LANES):
-        registers = min(key_width, (count - c + LANES - 1) // LANES)
-        sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
-        panel = k_panels + 4 * c * cells
-        products(sweep, rows, most, queries, cell_row, cells, panel, scores + 4 * c, s_row, scratch, 0, clamp,
-                 LANES, panel + registers * cells * BYTES)  # fmt: skip
+    score_products(s, scratch, cells, cell_row, _cells(depth), rows, count)
 
 
 @register_jitable
@@ -78,20 +71,10 @@ def _values(s, scratch, rows, count, y, resume):
     """``y (+)= scores @ v`` for some rows and one block of keys. Exponentials are at most 1, so no flag is
     raised for them.
     """
-    features, width, panels, y_row, e_row = s.features, s.width, s.panels, s.y_row, s.e_row
-    s_row, most, clamp, cells = s.score_row, s.most, s.minus_inf_cell, _cells(count)
-    v_panels, scores, rounded = scratch + s.v_panels, scratch + s.scores, scratch + s.e_cells
+    s_row, e_row, scores, cells = s.score_row, s.e_row, scratch + s.scores, scratch + s.e_cells
     for i in range(rows):
-        round_row(scores + i * s_row, count, rounded + i * e_row, splat(f(0.0)))
-    for p in range(panels):
-        c = p * width * LANES
-        sweep, last = s.sweep, LANES
-        if p == panels - 1:
-            sweep = s.tail_sweep
-            last = features - c - (s.tail - 1) * LANES
-        panel = v_panels + 4 * c * cells
-        products(sweep, rows, most, rounded, e_row, cells, panel, y + 4 * c, y_row, scratch, resume, clamp,
-                 last, panel + width * cells * BYTES)  # fmt: skip
+        round_row(scores + i * s_row, count, cells + i * e_row, splat(f(0.0)))
+    value_products(s, scratch, cells, e_row, _cells(count), rows, y, resume)
 
 
 @register_jitable
