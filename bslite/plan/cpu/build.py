@@ -19,6 +19,7 @@ from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
 from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, worth_threads
 from bslite.plan.cpu.step import CpuBuilder, CpuPlan
+from bslite.plan.cpu.stored_cells import without_float32
 from bslite.plan.cpu.target import Cpu
 from bslite.plan.cpu.tuning import Tuning
 from bslite.plan.cpu.work import at_precision
@@ -74,6 +75,8 @@ def build_plan(
     b.write_outputs_to(direct)
     lower_layers(b, layers, stacks, spec.outputs)
     copy_outputs(b, outputs)
+    if not keep_values:
+        without_float32(b, outputs)
     plan = CpuPlan(
         model=spec.name,
         shapes=tuple(map(tuple, shapes)),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Conv, Windows
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
@@ -150,7 +151,7 @@ def contraction(
         width=tiling.width, tail_vecs=tiling.tail, cut=tiling.cut,
         sweep=sweep(machine, tiling.width, dots), tail_sweep=sweep(machine, tiling.tail, dots),
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
-        weights_image=4 * weights_image,
+        weights_image=4 * weights_image, stored=Cells.none(y.start),
     )  # fmt: skip
     part = part_of(y, size, channels, geometry["y"]) if rest and planes.lines == lines else y
     step(b, record, images * items.bands * items.blocks, reads, [part])

@@ -14,6 +14,7 @@ from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.cpu.stored_cells import stored_by_makers
 
 LEAST = 16  # outputs of a group: of fewer, most of a register would be empty
 LONGEST = 2048  # numbers of a row that is made of several pixels
@@ -51,7 +52,8 @@ def rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo = NO_HAL
     """
     key = x, axis, halo
     if key not in b.rounded:
-        b.rounded[key] = _rounded(b, layer, x, axis, halo)
+        stored = stored_by_makers(b, layer, x, axis, halo)
+        b.rounded[key] = _rounded(b, layer, x, axis, halo) if stored is None else stored
     return b.rounded[key]
 
 

@@ -21,6 +21,7 @@ from bslite.plan.cpu.phases import shared_inputs
 from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stacks import Stack, shown
 from bslite.plan.cpu.step import Band, CpuBuilder, CpuPlan, End, step
+from bslite.plan.cpu.stored_cells import without_float32
 from bslite.plan.cpu.target import Cpu
 
 
@@ -155,6 +156,7 @@ def _band(
                 first, last = mine[name]
                 value = value.slice(2, first - taken[name][0], last - taken[name][0])
             inner.copy(value, view)
+    without_float32(inner, ())
     plan = CpuPlan(
         model=f"{layers[0].name} to {layers[-1].name}",
         shapes=tuple(v.shape for v in inner.values.values() if v.buffer.startswith("in")),

@@ -1,5 +1,6 @@
 """Records of steps that multiply and add: convolutions and products. Strides are in bytes."""
 
+from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, UnpackedSweep
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
@@ -88,11 +89,17 @@ class Conv(StepRecord, kernel="conv"):
     plus_inf: float
     end: Epilogue
     weights_image: int
+    stored: Cells
 
     @property
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``."""
         return f"{self.cut.rows1}x{self.width}"
+
+    @property
+    def beside(self) -> str:
+        """What the step makes beside its results, in words; empty for nothing."""
+        return self.stored.said
 
     @property
     def of_parts(self) -> int:
@@ -143,6 +150,7 @@ class Depthwise(StepRecord, kernel="depthwise"):
     cut: Cut
     sweep: DepthwiseSweep
     end: Epilogue
+    stored: Cells
 
     @property
     def tile(self) -> str:
@@ -152,7 +160,8 @@ class Depthwise(StepRecord, kernel="depthwise"):
     @property
     def beside(self) -> str:
         """What the step makes beside its results, in words; empty for nothing."""
-        return "sums each line for the average of the image" if self.has_sums else ""
+        sums = "sums each line for the average of the image" if self.has_sums else ""
+        return "; ".join(filter(None, (sums, self.stored.said)))
 
 
 class Matrices(Record):

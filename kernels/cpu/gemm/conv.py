@@ -16,8 +16,11 @@ from bslite.kernels.cpu.gemm.items import part_of
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.bfloat16 import not_finite
 from bslite.kernels.cpu.vector.memory import load, load_some, store, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 
@@ -54,6 +57,11 @@ def conv(step, bases, item, scratch):
     start, row_step, dilation, rows = s.start, s.row_step, s.row_dilation, s.rows
     row_taps, filter_rows, plane_lines, clip_planes = s.row_taps, s.filter_rows, s.plane_lines, s.clip_planes
     x_plane, y_plane, r_plane = s.x_plane, s.y_plane, s.residual_plane
+    has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
+    cells_plane, cells_line, cells_col = s.cells_plane, s.cells_line, s.cells_col
+    if cells_only:  # the lines of one panel, or of all of them the same
+        y = scratch - first_line * y_line
+    seen = splat(f(0.0))
 
     for panel in range(first_panel, last_panel):
         group, place = panel // group_panels, panel % group_panels
@@ -67,6 +75,7 @@ def conv(step, bases, item, scratch):
         # each group's biases are padded to whole registers
         panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
         panel_x = x + group * s.x_group_bytes
+        panel_y = y if cells_only else y + channel_bytes
         tap = 0
         while tap < taps:
             count = min(chunk_taps, taps - tap)
@@ -92,7 +101,7 @@ def conv(step, bases, item, scratch):
                             continue
                         from_tap, used = tap, 0  # bias, residual and activation still apply
                 a = panel_x + plane * x_plane + line * x_line
-                c = y + plane * y_plane + line * y_line + channel_bytes
+                c = panel_y + plane * y_plane + line * y_line
                 line_offsets = offsets + 8 * from_tap
                 line_weights = chunk_weights + (from_tap - tap) * depth * vecs * BYTES
                 r, rc = 0, 0
@@ -110,7 +119,12 @@ def conv(step, bases, item, scratch):
                     ahead, share = chunk_weights, 0
                 if activation and final:
                     call_activation(activation, c, pixels, y_col, channels, s.act_a_cell)
+                if has_cells and final:
+                    place = cells + plane * cells_plane + line * cells_line + channel_bytes // 2
+                    seen = round_pixels(c, pixels, y_col, channels, place, cells_col, seen)
             tap += count
+    if has_cells and not_finite(seen):
+        raise_flag(s.flag, 0)
 
 
 D = reader(Depthwise)
@@ -168,6 +182,9 @@ def depthwise(step, bases, item, scratch):
     plane_lines, clip_planes, x_plane, y_plane = s.plane_lines, s.clip_planes, s.x_plane, s.y_plane
     filter_planes, x_deep = s.filter_planes, s.x_deep
     has_sums, sums, sums_line = s.has_sums, s.sums + image * s.sums_image, s.sums_line
+    has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
+    cells_plane, cells_line, cells_col = s.cells_plane, s.cells_line, s.cells_col
+    seen = splat(f(0.0))
     w_step = filter_planes * filter_rows * filter_cols * BYTES
     while first < end:
         registers = min(run, end - first)
@@ -178,7 +195,7 @@ def depthwise(step, bases, item, scratch):
         for number in range(first_line, last_line):
             plane, line = number // plane_lines, number % plane_lines
             a = x + plane * x_plane + line * x_line + first * BYTES
-            c = y + plane * y_plane + line * y_line + first * BYTES
+            c = scratch if cells_only else y + plane * y_plane + line * y_line + first * BYTES
             planes, used, line_w = filter_planes, filter_rows, w
             if clip_planes:
                 low, high = rows_inside(start + plane * row_step, dilation, filter_planes, rows)
@@ -202,4 +219,9 @@ def depthwise(step, bases, item, scratch):
             if has_sums:
                 place = sums + number * sums_line + first * BYTES
                 _line_sums(c, done1 + tiles2 * rows2, y_col, present, place)
+            if has_cells:
+                place = cells + plane * cells_plane + line * cells_line + first * BYTES // 2
+                seen = round_pixels(c, done1 + tiles2 * rows2, y_col, present, place, cells_col, seen)
         first += registers
+    if has_cells and not_finite(seen):
+        raise_flag(s.flag, 0)

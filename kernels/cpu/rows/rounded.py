@@ -35,6 +35,14 @@ def round_row(x, length, y, seen):
     return seen
 
 
+@register_jitable
+def round_pixels(x, pixels, x_col, channels, y, y_col, seen):
+    """Rounds so many rows of ``channels`` numbers, as `round_row` does each."""
+    for i in range(pixels):
+        seen = round_row(x + i * x_col, channels, y + i * y_col, seen)
+    return seen
+
+
 @step_kernel(Rounded)
 def rounded(step, bases, item, scratch):
     """Rounds the rows of an item, and raises the flag if a number has no finite bfloat16."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from bslite import ops
+from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Depthwise, Windows
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep
 from bslite.kernels.contracts.record import Operand
@@ -330,7 +331,7 @@ def _depthwise(
         filter_rows=filter_rows, filter_cols=cols, windows=inside, plane_lines=lines,
         x_plane=4 * window.depth.stride * xp, y_plane=4 * yp, filter_planes=window.depth.taps,
         x_deep=4 * window.depth.dilation * xp, cut=cut, sweep=DepthwiseSweep(*tile, most, deep),
-        end=epilogue(layer.activation),
+        end=epilogue(layer.activation), stored=Cells.none(y.start),
     )  # fmt: skip
     writes = [y, sums] if sums else [y]
     step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], writes)

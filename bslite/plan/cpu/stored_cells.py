@@ -1,0 +1,188 @@
+"""Results stored as cells of two bfloat16 by the steps that make them, for layers that read them so.
+
+A step of its own that rounds a value reads it from memory and writes half as much. The steps of convolutions
+and linear layers round a line of results while it is in L1. Where nobody reads the float32 results, they are
+not stored.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import NamedTuple
+
+from bslite.kernels.contracts.cpu.cells import Cells
+from bslite.kernels.contracts.cpu.gemm import Conv, Cut, Depthwise
+from bslite.kernels.contracts.record import Operand
+from bslite.passes import Layer
+from bslite.plan.core.builder import Halo
+from bslite.plan.core.plan import accesses
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.windows import volume
+from bslite.plan.cpu.flags import inexact_flag
+from bslite.plan.cpu.step import CpuBuilder, CpuStep
+
+SPARSE = (
+    64  # elements between pixels that are not the value's, from which on cells have a layout of their own
+)
+KEPT = 4  # the part of L2, one in so many, that float32 results may take until they are rounded
+
+
+class Lines(NamedTuple):
+    """The pixels that a step makes: ``counts`` and ``strides`` (elements) of images, planes, lines, pixels."""
+
+    channels: int
+    counts: tuple[int, int, int, int]
+    strides: tuple[int, int, int, int]
+
+    @property
+    def last(self) -> int:
+        """From the first pixel to the last one, in elements."""
+        return sum((n - 1) * s for n, s in zip(self.counts, self.strides, strict=True))
+
+
+def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View | None:
+    """``x`` as cells along ``axis`` with ``halo`` zeros around it, stored by the steps that make x; None,
+    without a change, where not all of them can.
+    """
+    (wanted,) = accesses([x])
+    makers = [s for s in b.steps if any(a.overlaps(wanted) for a in s.writes)]
+    if b.layerwise or axis != 1 or not makers or not all(map(_able, makers)):
+        return None
+    made = [_lines(s) for s in makers]
+    starts = [s.record.operands()["y"].at - x.offset for s in makers]
+    if halo == NO_HALO and _halves(x) and all(_inside(x, *of) for of in zip(starts, made, strict=True)):
+        first, last = x.extent
+        y = View(b.buffer((last - first) // 2 + 1).name, 0, _shape(x), _halved(x))
+        places = [s // 2 for s in starts]
+        made = [m._replace(strides=tuple(s // 2 for s in m.strides)) for m in made]
+    elif all(_same(x, *of) for of in zip(starts, made, strict=True)):
+        y = b.fresh(_shape(x), axis, halo)
+        i, _, p, line, col = volume(y).strides
+        places = [y.offset + s // 2 for s in starts]
+        made = [m._replace(strides=(i, p, line, col)) for m in made]
+    else:
+        return None
+    flag = inexact_flag(b, layer)
+    for maker, at, lines in zip(makers, places, made, strict=True):
+        strides = tuple(4 * s for s in lines.strides)
+        cells = Cells(Operand(y.buffer, at), flag, 1, 0, *strides)
+        maker.record = replace(maker.record, stored=cells)
+        i, p, line, col = lines.strides
+        shape = (lines.counts[0], -(-lines.channels // 2), *lines.counts[1:])
+        maker.writes += accesses([View(y.buffer, at, shape, (i, 1, p, line, col))])
+    return y
+
+
+def _able(step: CpuStep) -> bool:
+    """Whether a step can store cells: of a group with an odd number of channels, they would lie in two."""
+    record = step.record
+    if isinstance(record, Conv):
+        return not record.stored.has_cells and (
+            record.group_panels == record.panels or record.group_channels % 2 == 0
+        )
+    return isinstance(record, Depthwise) and not record.stored.has_cells
+
+
+def _lines(step: CpuStep) -> Lines:
+    record = step.record
+    assert isinstance(record, Conv | Depthwise)
+    if isinstance(record, Conv):
+        channels = record.group_channels * (record.panels // record.group_panels)
+        images = record.images
+    else:
+        channels, images = record.channels, step.items // (record.bands * record.blocks)
+    counts = images, record.lines // record.plane_lines, record.plane_lines, _pixels(record.cut)
+    strides = record.y_image, record.y_plane, record.y_line, record.y_col
+    i, p, line, col = (s // 4 if n > 1 else 0 for n, s in zip(counts, strides, strict=True))
+    return Lines(channels, counts, (i, p, line, col))
+
+
+def _pixels(cut: Cut) -> int:
+    """The pixels of a line."""
+    return cut.tiles1 * cut.rows1 + cut.tiles2 * cut.rows2
+
+
+def _shape(x: View) -> tuple[int, ...]:
+    return (x.shape[0], -(-x.shape[1] // 2), *x.shape[2:])
+
+
+def _halved(x: View) -> tuple[int, ...]:
+    return tuple(s if a == 1 else s // 2 for a, s in enumerate(x.strides))
+
+
+def _halves(x: View) -> bool:
+    """Whether the cells can lie as the numbers do, at half the distances: all of these even, few unused."""
+    around = [s for a, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if a != 1 and n > 1]
+    return all(s > 0 and s % 2 == 0 for s in around) and min(around, default=0) < x.shape[1] + SPARSE
+
+
+def _inside(x: View, start: int, made: Lines) -> bool:
+    """Whether cells of ``made``, which begin ``start`` elements after x, are those of x, wherever its pixels
+    are.
+    """
+    around = sorted((s for a, (n, s) in enumerate(zip(x.shape, x.strides)) if a != 1 and n > 1), reverse=True)
+    channel = start
+    for stride in around:
+        channel %= stride
+    first, last = x.extent
+    within = start >= 0 and start + made.last + made.channels <= last - first
+    return within and all(s % 2 == 0 for s in made.strides) and _own_cells(x, channel, made)
+
+
+def _same(x: View, start: int, made: Lines) -> bool:
+    """Whether ``made``, which begins ``start`` elements after x, has all its lines and pixels."""
+    if len(x.shape) < 3:
+        return False
+    n, _, *sizes = volume(x).shape
+    i, _, *strides = volume(x).strides
+    alike = all(
+        s == t for count, s, t in zip(made.counts, made.strides, (i, *strides), strict=True) if count > 1
+    )
+    return made.counts == (n, *sizes) and alike and _own_cells(x, start, made)
+
+
+def _own_cells(x: View, channel: int, made: Lines) -> bool:
+    """Whether the channels of ``made``, from ``channel`` of x on, share no cell with others."""
+    end = channel + made.channels
+    return channel >= 0 and channel % 2 == 0 and (end == x.shape[1] or (end < x.shape[1] and end % 2 == 0))
+
+
+def without_float32(b: CpuBuilder, kept: Collection[View]) -> None:
+    """Let float32 results that no step reads, and that are not ``kept``, go; only their cells are stored."""
+    read = {a.buffer for s in b.steps for a in s.reads} | {view.buffer for view in kept}
+    for name in dict.fromkeys(a.buffer for s in b.steps if _stores(s) for a in s.writes[:1]):
+        writers = [s for s in b.steps if any(a.buffer == name for a in s.writes)]
+        others = [s for s in writers if not _stores(s)]
+        if name in read or b.buffers[name].kind != "arena":
+            continue
+        if any(a.buffer != name for s in others for a in s.writes):
+            continue
+        alone = [(s, _only_cells(b, s)) for s in writers if _stores(s)]
+        if any(4 * scratch > b.machine.l2 // KEPT for _, (_, scratch) in alone):
+            continue
+        for s, (record, scratch) in alone:
+            s.record, s.scratch = record, scratch
+            s.writes = [a for a in s.writes if a.buffer != name]
+        gone = set(map(id, others))
+        b.steps[:] = [s for s in b.steps if id(s) not in gone]
+
+
+def _stores(step: CpuStep) -> bool:
+    return isinstance(step.record, Conv | Depthwise) and bool(step.record.stored.has_cells)
+
+
+def _only_cells(b: CpuBuilder, step: CpuStep) -> tuple[Conv | Depthwise, int]:
+    """The step's record with float32 results in scratch memory, and the elements that they take there."""
+    record, lanes = step.record, b.machine.lanes
+    assert isinstance(record, Conv | Depthwise)
+    stored, pixels = replace(record.stored, cells_only=1), _pixels(record.cut)
+    if isinstance(record, Depthwise):
+        col = record.run * lanes
+        made = replace(record, y=stored.cells, stored=stored, y_image=0, y_plane=0, y_line=0, y_col=4 * col)
+        return made, pixels * col + lanes
+    col = record.width * lanes
+    line = pixels * col if record.chunk_taps < record.taps else 0  # of sums in parts, all lines' are needed
+    made = replace(
+        record, y=stored.cells, stored=stored, y_image=0, y_plane=4 * line * record.plane_lines,
+        y_line=4 * line, y_col=4 * col,
+    )  # fmt: skip
+    return made, pixels * col + line * (record.band_lines - 1) + lanes
