@@ -70,4 +70,8 @@ def tile(
         LANES,
         ahead,
         0,
+        1,
+        0,
+        0,
+        0,
     )

@@ -27,11 +27,11 @@ KEPT = 4  # the part of L2, one in so many, that float32 results may take until 
 
 
 class Lines(NamedTuple):
-    """The pixels that a step makes: ``counts`` and ``strides`` (elements) of images, planes, lines, pixels."""
+    """What a step makes: ``counts`` and ``strides`` (in elements) of images, planes, lines and pixels."""
 
     channels: int
-    counts: tuple[int, int, int, int]
-    strides: tuple[int, int, int, int]
+    counts: tuple[int, ...]
+    strides: tuple[int, ...]
 
     @property
     def last(self) -> int:
@@ -64,8 +64,7 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
     flag = inexact_flag(b, layer)
     for maker, at, lines in zip(makers, places, made, strict=True):
         strides = tuple(4 * s for s in lines.strides)
-        cells = Cells(Operand(y.buffer, at), flag, 1, 0, *strides)
-        maker.record = replace(maker.record, stored=cells)
+        maker.record = _storing(maker.record, Cells(Operand(y.buffer, at), flag, 1, 0, 0, *strides))
         i, p, line, col = lines.strides
         shape = (lines.counts[0], -(-lines.channels // 2), *lines.counts[1:])
         maker.writes += accesses([View(y.buffer, at, shape, (i, 1, p, line, col))])
@@ -80,6 +79,18 @@ def _able(step: CpuStep) -> bool:
             record.group_panels == record.panels or record.group_channels % 2 == 0
         )
     return isinstance(record, Depthwise) and not record.stored.has_cells
+
+
+def _storing(record: Conv | Depthwise, cells: Cells) -> Conv | Depthwise:
+    """The record of a step that stores its results so, too: by register tiles if nothing comes after them."""
+    if record.end.after.activation is None:
+        cells = replace(cells, cells_by_tile=1)
+        if isinstance(record, Conv):
+            sweeps = replace(record.sweep, cells=True), replace(record.tail_sweep, cells=True)
+            return replace(record, stored=cells, sweep=sweeps[0], tail_sweep=sweeps[1])
+        if not record.has_sums:
+            return replace(record, stored=cells, sweep=replace(record.sweep, cells=True))
+    return replace(record, stored=replace(cells, cells_by_tile=0))
 
 
 def _lines(step: CpuStep) -> Lines:
@@ -111,17 +122,21 @@ def _halved(x: View) -> tuple[int, ...]:
 
 def _halves(x: View) -> bool:
     """Whether the cells can lie as the numbers do, at half the distances: all of these even, few unused."""
-    around = [s for a, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if a != 1 and n > 1]
+    around = _around(x)
     return all(s > 0 and s % 2 == 0 for s in around) and min(around, default=0) < x.shape[1] + SPARSE
+
+
+def _around(x: View) -> list[int]:
+    """The strides of pixels."""
+    return [s for a, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if a != 1 and n > 1]
 
 
 def _inside(x: View, start: int, made: Lines) -> bool:
     """Whether cells of ``made``, which begin ``start`` elements after x, are those of x, wherever its pixels
     are.
     """
-    around = sorted((s for a, (n, s) in enumerate(zip(x.shape, x.strides)) if a != 1 and n > 1), reverse=True)
     channel = start
-    for stride in around:
+    for stride in sorted(_around(x), reverse=True):
         channel %= stride
     first, last = x.extent
     within = start >= 0 and start + made.last + made.channels <= last - first
@@ -149,21 +164,24 @@ def _own_cells(x: View, channel: int, made: Lines) -> bool:
 def without_float32(b: CpuBuilder, kept: Collection[View]) -> None:
     """Let float32 results that no step reads, and that are not ``kept``, go; only their cells are stored."""
     read = {a.buffer for s in b.steps for a in s.reads} | {view.buffer for view in kept}
-    for name in dict.fromkeys(a.buffer for s in b.steps if _stores(s) for a in s.writes[:1]):
-        writers = [s for s in b.steps if any(a.buffer == name for a in s.writes)]
-        others = [s for s in writers if not _stores(s)]
+    writers: dict[str, list[CpuStep]] = {}
+    for s in b.steps:
+        for name in {a.buffer for a in s.writes}:
+            writers.setdefault(name, []).append(s)
+    gone: set[int] = set()
+    for name in dict.fromkeys(s.writes[0].buffer for s in b.steps if _stores(s)):
         if name in read or b.buffers[name].kind != "arena":
             continue
+        others = [s for s in writers[name] if not _stores(s)]  # zeros beside images
+        alone = [(s, *_only_cells(b, s)) for s in writers[name] if _stores(s)]
         if any(a.buffer != name for s in others for a in s.writes):
             continue
-        alone = [(s, _only_cells(b, s)) for s in writers if _stores(s)]
-        if any(4 * scratch > b.machine.l2 // KEPT for _, (_, scratch) in alone):
+        if any(4 * scratch > b.machine.l2 // KEPT for *_, scratch in alone):
             continue
-        for s, (record, scratch) in alone:
-            s.record, s.scratch = record, scratch
+        for s, s.record, s.scratch in alone:
             s.writes = [a for a in s.writes if a.buffer != name]
-        gone = set(map(id, others))
-        b.steps[:] = [s for s in b.steps if id(s) not in gone]
+        gone.update(map(id, others))
+    b.steps[:] = [s for s in b.steps if id(s) not in gone]
 
 
 def _stores(step: CpuStep) -> bool:
@@ -171,18 +189,22 @@ def _stores(step: CpuStep) -> bool:
 
 
 def _only_cells(b: CpuBuilder, step: CpuStep) -> tuple[Conv | Depthwise, int]:
-    """The step's record with float32 results in scratch memory, and the elements that they take there."""
+    """The step's record without float32 results in memory, and the elements that they take in scratch memory:
+    where they are rounded once they are stored, or are a part of their sums.
+    """
     record, lanes = step.record, b.machine.lanes
     assert isinstance(record, Conv | Depthwise)
     stored, pixels = replace(record.stored, cells_only=1), _pixels(record.cut)
+    direct = bool(stored.cells_by_tile)
     if isinstance(record, Depthwise):
         col = record.run * lanes
         made = replace(record, y=stored.cells, stored=stored, y_image=0, y_plane=0, y_line=0, y_col=4 * col)
-        return made, pixels * col + lanes
+        return made, 0 if direct else pixels * col + lanes
     col = record.width * lanes
-    line = pixels * col if record.chunk_taps < record.taps else 0  # of sums in parts, all lines' are needed
+    in_parts = record.chunk_taps < record.taps  # the sums of all lines are needed
+    line = pixels * col if in_parts else 0
     made = replace(
         record, y=stored.cells, stored=stored, y_image=0, y_plane=4 * line * record.plane_lines,
         y_line=4 * line, y_col=4 * col,
     )  # fmt: skip
-    return made, pixels * col + line * (record.band_lines - 1) + lanes
+    return made, 0 if direct and not in_parts else pixels * col + line * (record.band_lines - 1) + lanes

@@ -7,7 +7,8 @@ class Cells(Record):
     """Where a step also stores its results rounded to bfloat16, two channels to a cell, if ``has_cells``.
 
     Strides are in bytes. With ``cells_only`` nobody reads the float32 results: they have a place in scratch
-    memory, as long as it takes to round them. ``flag`` is raised by results without a finite bfloat16: NaN,
+    memory, as long as it takes to round them. With ``cells_by_tile``, register tiles are rounded before they
+    are stored, else a line after that. ``flag`` is raised by results without a finite bfloat16: NaN,
     infinities, magnitudes from 3.396e38 on.
     """
 
@@ -15,6 +16,7 @@ class Cells(Record):
     flag: Operand
     has_cells: int = 0
     cells_only: int = 0
+    cells_by_tile: int = 0
     cells_image: int = 0
     cells_plane: int = 0
     cells_line: int = 0

@@ -6,7 +6,8 @@ from bslite.kernels.contracts.record import Variant
 class GemmSweep(Variant):
     """GEMM tiles of at most ``most`` rows by ``vecs`` vector registers.
 
-    With ``dots``, factors are cells of two bfloat16, and their dot products are added up.
+    With ``dots``, factors are cells of two bfloat16, and their dot products are added up. With ``cells``,
+    results may be stored as such.
 
     With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
     hardware prefetches, which is enough where weights are one long stream.
@@ -16,19 +17,21 @@ class GemmSweep(Variant):
     most: int
     fetches: bool = True
     dots: bool = False
+    cells: bool = False
 
 
 class DepthwiseSweep(Variant):
     """Depthwise tiles of at most ``most`` rows, for filters ``taps`` wide with ``stride``; both 0: any
     filter.
 
-    ``deep``: for filters of several planes.
+    ``deep``: for filters of several planes. With ``cells``, results are stored as cells of two bfloat16.
     """
 
     taps: int
     stride: int
     most: int
     deep: bool = False
+    cells: bool = False
 
 
 class UnpackedSweep(Variant):

@@ -28,12 +28,12 @@ def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, cl
     share = depth // UNROLL * PREFETCHES * 64
     if high:
         call_gemm_sweep(sweep, low + 1, high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
-                        clamp, last, ahead, share)  # fmt: skip
+                        clamp, last, ahead, share, 1, 0, 0, 0)  # fmt: skip
         a += high * (low + 1) * a_row
         c += high * (low + 1) * c_row
         ahead += high * share
     call_gemm_sweep(sweep, low, tiles - high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
-                    clamp, last, ahead, share)  # fmt: skip
+                    clamp, last, ahead, share, 1, 0, 0, 0)  # fmt: skip
 
 
 @register_jitable

@@ -48,8 +48,9 @@ def _pack(s, scratch, k, v, count):
                 x = v + i * v_row + 4 * c + r * BYTES
                 even = load_some(x, lanes)
                 odd = load_some(x + v_row, lanes if i + 1 < count else 0)
-                seen = larger(larger(seen, even), odd)
-                store(panel, paired(even, odd))
+                made = paired(even, odd)
+                seen = larger(seen, made)
+                store(panel, made)
                 panel += BYTES
     if not_finite(seen):
         raise_flag(s.flag, 0)

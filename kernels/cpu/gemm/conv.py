@@ -58,8 +58,9 @@ def conv(step, bases, item, scratch):
     row_taps, filter_rows, plane_lines, clip_planes = s.row_taps, s.filter_rows, s.plane_lines, s.clip_planes
     x_plane, y_plane, r_plane = s.x_plane, s.y_plane, s.residual_plane
     has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
-    cells_plane, cells_line, cells_col = s.cells_plane, s.cells_line, s.cells_col
-    if cells_only:  # the lines of one panel, or of all of them the same
+    cells_plane, cells_line, cells_col, by_tile = s.cells_plane, s.cells_line, s.cells_col, s.cells_by_tile
+    flag = s.flag
+    if cells_only:  # the lines of one panel; where sums are of one part, the same for all lines
         y = scratch - first_line * y_line
     seen = splat(f(0.0))
 
@@ -101,30 +102,39 @@ def conv(step, bases, item, scratch):
                             continue
                         from_tap, used = tap, 0  # bias, residual and activation still apply
                 a = panel_x + plane * x_plane + line * x_line
-                c = panel_y + plane * y_plane + line * y_line
+                c, c_col = panel_y + plane * y_plane + line * y_line, y_col
+                kept, place, place_col = 1, 0, 0
+                if has_cells and final:
+                    place = cells + plane * cells_plane + line * cells_line + channel_bytes // 2
+                    place_col = cells_col
+                    if cells_only and by_tile:
+                        kept = 0
+                        if tap == 0:  # no part of a sum is read
+                            c, c_col = place, place_col
                 line_offsets = offsets + 8 * from_tap
                 line_weights = chunk_weights + (from_tap - tap) * depth * vecs * BYTES
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + plane * r_plane + line * r_line + channel_bytes, r_col
                 call_gemm_sweep(sweep, rows1, tiles1, a, x_col, line_offsets, used, depth, line_weights, c,
-                                y_col, panel_bias, tap, r, rc, clamp, last_lanes, ahead, share)  # fmt: skip
+                                c_col, panel_bias, tap, r, rc, clamp, last_lanes, ahead, share, kept, place,
+                                place_col, flag)  # fmt: skip
                 ahead += tiles1 * share
                 if tiles2:
                     call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, line_offsets, used, depth,
-                                    line_weights, c + done1 * y_col, y_col, panel_bias, tap, r + done1 * rc,
-                                    rc, clamp, last_lanes, ahead, share)  # fmt: skip
+                                    line_weights, c + done1 * c_col, c_col, panel_bias, tap, r + done1 * rc,
+                                    rc, clamp, last_lanes, ahead, share, kept, place + done1 * place_col,
+                                    place_col, flag)  # fmt: skip
                     ahead += tiles2 * share
                 if ahead >= fetched:  # all of it: from here on, fetch lines that are in cache anyway
                     ahead, share = chunk_weights, 0
                 if activation and final:
                     call_activation(activation, c, pixels, y_col, channels, s.act_a_cell)
-                if has_cells and final:
-                    place = cells + plane * cells_plane + line * cells_line + channel_bytes // 2
-                    seen = round_pixels(c, pixels, y_col, channels, place, cells_col, seen)
+                if place and not by_tile:
+                    seen = round_pixels(c, pixels, y_col, channels, place, place_col, seen)
             tap += count
-    if has_cells and not_finite(seen):
-        raise_flag(s.flag, 0)
+    if not_finite(seen):
+        raise_flag(flag, 0)
 
 
 D = reader(Depthwise)
@@ -183,8 +193,8 @@ def depthwise(step, bases, item, scratch):
     filter_planes, x_deep = s.filter_planes, s.x_deep
     has_sums, sums, sums_line = s.has_sums, s.sums + image * s.sums_image, s.sums_line
     has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
-    cells_plane, cells_line, cells_col = s.cells_plane, s.cells_line, s.cells_col
-    seen = splat(f(0.0))
+    cells_plane, cells_line, cells_col, by_tile = s.cells_plane, s.cells_line, s.cells_col, s.cells_by_tile
+    flag, kept, seen = s.flag, 0 if cells_only and by_tile else 1, splat(f(0.0))
     w_step = filter_planes * filter_rows * filter_cols * BYTES
     while first < end:
         registers = min(run, end - first)
@@ -196,6 +206,9 @@ def depthwise(step, bases, item, scratch):
             plane, line = number // plane_lines, number % plane_lines
             a = x + plane * x_plane + line * x_line + first * BYTES
             c = scratch if cells_only else y + plane * y_plane + line * y_line + first * BYTES
+            c_col, place = y_col, cells + plane * cells_plane + line * cells_line + first * BYTES // 2
+            if not kept:
+                c, c_col = place, cells_col
             planes, used, line_w = filter_planes, filter_rows, w
             if clip_planes:
                 low, high = rows_inside(start + plane * row_step, dilation, filter_planes, rows)
@@ -208,20 +221,20 @@ def depthwise(step, bases, item, scratch):
                 a += low * x_row
                 line_w += low * filter_cols * BYTES
             call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, used,
-                                 filter_cols, line_w, w_step, c, y_col, bias, s.lo_cell, last, planes,
-                                 x_deep)  # fmt: skip
+                                 filter_cols, line_w, w_step, c, c_col, bias, s.lo_cell, last, planes,
+                                 x_deep, kept, place, cells_col, flag)  # fmt: skip
             if tiles2:
                 call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
-                                     used, filter_cols, line_w, w_step, c + done1 * y_col, y_col, bias,
-                                     s.lo_cell, last, planes, x_deep)  # fmt: skip
+                                     used, filter_cols, line_w, w_step, c + done1 * c_col, c_col, bias,
+                                     s.lo_cell, last, planes, x_deep, kept, place + done1 * cells_col,
+                                     cells_col, flag)  # fmt: skip
             if activation:
                 call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, s.act_a_cell)
             if has_sums:
-                place = sums + number * sums_line + first * BYTES
-                _line_sums(c, done1 + tiles2 * rows2, y_col, present, place)
-            if has_cells:
-                place = cells + plane * cells_plane + line * cells_line + first * BYTES // 2
+                at = sums + number * sums_line + first * BYTES
+                _line_sums(c, done1 + tiles2 * rows2, y_col, present, at)
+            if has_cells and not by_tile:
                 seen = round_pixels(c, done1 + tiles2 * rows2, y_col, present, place, cells_col, seen)
         first += registers
-    if has_cells and not_finite(seen):
-        raise_flag(s.flag, 0)
+    if not_finite(seen):
+        raise_flag(flag, 0)

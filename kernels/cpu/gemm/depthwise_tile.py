@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from bslite.kernels.cpu.gemm.cells import store_cells
 from bslite.kernels.cpu.gemm.tiles import by_rows
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, loop, opaque, store_tile, where
@@ -42,6 +43,10 @@ class Operands(NamedTuple):
     last: Any  # number of valid lanes
     planes: Any  # planes of a volume's filter
     x_deep: Any  # bytes between them in the input
+    kept: Any  # 0: y need not be written
+    cells: Any  # where y is written as cells of two bfloat16
+    cells_col: Any
+    flag: Any  # raised by results without a finite bfloat16
 
 
 def _by_taps(builder: Any, rows: int, op: Operands, start: list[Any]) -> list[Any]:
@@ -116,8 +121,10 @@ def _pixels(builder: Any, address: Any, stride: Any, count: int) -> list[Any]:
     return places
 
 
-def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: Operands) -> None:
-    """Emits a tile of ``rows`` accumulators; ``taps`` 0: for any filter; ``deep``: for several planes."""
+def emit_tile(builder: Any, taps: int, stride: int, deep: bool, cells: bool, rows: int, op: Operands) -> None:
+    """Emits a tile of ``rows`` accumulators; ``taps`` 0: for any filter; ``deep``: for several planes. With
+    ``cells``, it heeds the last four operands.
+    """
 
     def one_plane(op: Operands, start: list[Any]) -> list[Any]:
         if taps:
@@ -135,12 +142,21 @@ def emit_tile(builder: Any, taps: int, stride: int, deep: bool, rows: int, op: O
     start = [simd.load_ir(builder, op.bias)] * rows
     found = loop(builder, op.planes, [op.x, op.w, *start], plane) if deep else one_plane(op, start)
     acc = _clamped(builder, found[2:], op)
-    store_tile(builder, _pixels(builder, op.y, op.y_col, rows), acc, op.last, [True] * rows)
+
+    def store() -> None:
+        store_tile(builder, _pixels(builder, op.y, op.y_col, rows), acc, op.last, [True] * rows)
+
+    if not cells:
+        store()
+        return
+    with builder.if_then(builder.icmp_signed("!=", op.kept, const(0))):
+        store()
+    store_cells(builder, _pixels(builder, op.cells, op.cells_col, rows), acc, 1, op.last, op.flag)
 
 
 @functools.cache
-def depthwise_tile(taps: int, stride: int, most: int, deep: bool = False) -> Any:
+def depthwise_tile(taps: int, stride: int, most: int, deep: bool, cells: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows: for filters ``taps`` wide with a
     stride of ``stride`` pixels; both 0: for any filter. ``deep``: for filters of several planes.
     """
-    return by_rows(emit_tile, Operands, most, taps=taps, stride=stride, deep=deep)
+    return by_rows(emit_tile, Operands, most, taps=taps, stride=stride, deep=deep, cells=cells)

@@ -14,54 +14,57 @@ from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.memory import load_scalar
 from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
-call_gemm_sweep = caller(18)
-call_depthwise_sweep = caller(18)
+call_gemm_sweep = caller(22)
+call_depthwise_sweep = caller(22)
 
 
 @makes(GemmSweep)
 @functools.cache
-def gemm_sweep(vecs: int, most: int, fetches: bool = True, dots: bool = False) -> Kernel:
+def gemm_sweep(vecs: int, most: int, fetches: bool = True, dots: bool = False, cells: bool = False) -> Kernel:
     """A kernel of ``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs``
     registers of channels.
     """
-    tile = gemm_tile(vecs, most, fetches, dots)
+    tile = gemm_tile(vecs, most, fetches, dots, cells)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
-              clamp, last, ahead, share):  # fmt: skip
+              clamp, last, ahead, share, kept, place, place_col, flag):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
             tile(rows, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
-            lo, hi,
-                 last, ahead)  # fmt: skip
+                 lo, hi, last, ahead, kept, place, place_col, flag)  # fmt: skip
             ahead += share
             a += rows * a_col
             c += rows * c_col
             residual += rows * residual_col  # both are 0 where there is no residual
+            place += rows * place_col  # and here where no cells are stored
 
-    name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots
-    return Kernel(sweep, name, 18)
+    name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots + "_cells" * cells
+    return Kernel(sweep, name, 22)
 
 
 @makes(DepthwiseSweep)
 @functools.cache
-def depthwise_sweep(taps: int, stride: int, most: int, deep: bool = False) -> Kernel:
+def depthwise_sweep(taps: int, stride: int, most: int, deep: bool = False, cells: bool = False) -> Kernel:
     """A kernel of ``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels by one channel register.
 
     Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide with stride
     ``stride`` and dilation 1; both 0: for any. ``deep``: for filters of several planes.
     """
-    tile = depthwise_tile(taps, stride, most, deep)
+    tile = depthwise_tile(taps, stride, most, deep, cells)
 
     def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, w_step, y, y_col,
-              bias, clamp, last, planes, x_deep):  # fmt: skip
+              bias, clamp, last, planes, x_deep, kept, place, place_col, flag):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
             for r in range(registers):
                 lanes = last if r == registers - 1 else LANES
                 at = r * BYTES
                 tile(rows, x + at, x_col, x_tap, x_row, filter_rows, filter_cols, w + r * w_step, y + at,
-                     y_col, bias + at, lo, hi, lanes, planes, x_deep)  # fmt: skip
+                     y_col, bias + at, lo, hi, lanes, planes, x_deep, kept, place + at // 2, place_col,
+                     flag)  # fmt: skip
             x += rows * x_col
             y += rows * y_col
+            place += rows * place_col
 
-    return Kernel(sweep, f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * bool(deep), 18)
+    name = f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * bool(deep) + "_cells" * cells
+    return Kernel(sweep, name, 22)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from bslite.kernels.cpu.gemm.cells import store_cells
 from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.bfloat16 import dot_ir
@@ -40,14 +41,22 @@ class Operands(NamedTuple):
     hi: Any
     last: Any  # valid lanes of the last vector: the others are neither written nor used
     ahead: Any  # address from which the tile prefetches what a later tile reads as B
+    kept: Any  # 0: C need not be written
+    cells: Any  # 0, or where C is written as cells of two bfloat16
+    cells_row: Any
+    flag: Any  # raised by results without a finite bfloat16
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool) -> None:
+def emit_tile(
+    builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool, cells: bool
+) -> None:
     """Emits a tile of ``rows`` x ``vecs`` accumulators. It may over-read C and the residual by one vector.
 
     With ``dots``, ``depth`` counts cells of two bfloat16.
 
     With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
+
+    With ``cells``, it heeds the last four operands.
     """
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = groups_of(rows)
@@ -122,10 +131,17 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, d
     acc = add_if(builder, has_residual, acc, residual_places, mask, partial)
     low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
     acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
-    store_tile(builder, c_places, acc, op.last, [v == vecs - 1 for _, v in tile])
+    if not cells:
+        store_tile(builder, c_places, acc, op.last, partial)
+        return
+    with builder.if_then(builder.icmp_signed("!=", op.kept, const(0))):
+        store_tile(builder, c_places, acc, op.last, partial)
+    with builder.if_then(builder.icmp_signed("!=", op.cells, const(0))):
+        starts = [builder.add(op.cells, builder.mul(op.cells_row, const(i))) for i in range(rows)]
+        store_cells(builder, starts, acc, vecs, op.last, op.flag)
 
 
 @functools.cache
-def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool) -> Any:
+def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool, cells: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots)
+    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots, cells=cells)

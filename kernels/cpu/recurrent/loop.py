@@ -43,11 +43,11 @@ def product(sweep, s, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, 
         count = min(chunk_taps, taps - tap)
         part, line = weights + tap * depth * row, offsets + 8 * tap
         call_gemm_sweep(sweep, rows1, tiles1, a, a_row, line, count, depth, part, c, row, bias, tap, 0, 0,
-                        s.minus_inf_cell, LANES, 0, 0)  # fmt: skip
+                        s.minus_inf_cell, LANES, 0, 0, 1, 0, 0, 0)  # fmt: skip
         if tiles2:
             call_gemm_sweep(sweep, rows2, tiles2, a + done1 * a_row, a_row, line, count, depth, part,
-                            c + done1 * row, row, bias, tap, 0, 0, s.minus_inf_cell, LANES, 0,
-                            0)  # fmt: skip
+                            c + done1 * row, row, bias, tap, 0, 0, s.minus_inf_cell, LANES, 0, 0,
+                            1, 0, 0, 0)  # fmt: skip
         tap += count
 
 

@@ -24,14 +24,15 @@ def round_row(x, length, y, seen):
     """
     whole = length // (2 * LANES) * 2 * LANES
     for c in range(0, whole, 2 * LANES):
-        a, b = load(x + 4 * c), load(x + 4 * c + BYTES)
-        seen = larger(larger(seen, a), b)
-        store(y + 2 * c, cells_of(a, b))
+        made = cells_of(load(x + 4 * c), load(x + 4 * c + BYTES))
+        seen = larger(seen, made)
+        store(y + 2 * c, made)
     if whole < length:
         left = length - whole
         a, b = load_some(x + 4 * whole, left), load_some(x + 4 * whole + BYTES, left - LANES)
-        seen = larger(larger(seen, a), b)
-        store_some(y + 2 * whole, cells_of(a, b), (left + 1) // 2)
+        made = cells_of(a, b)
+        seen = larger(seen, made)
+        store_some(y + 2 * whole, made, (left + 1) // 2)
     return seen
 
 

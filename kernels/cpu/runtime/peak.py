@@ -22,4 +22,4 @@ def peak(step, bases, item, scratch):
     bias = c + 4 * rows * WIDTH * LANES
     for _ in range(s.repeats):
         call_gemm_sweep(s.sweep, rows, 1, a, 4 * depth, s.offset_cell, 1, depth, b, c,
-                        4 * WIDTH * LANES, bias, 0, 0, 0, s.lo_cell, LANES, b, 0)  # fmt: skip
+                        4 * WIDTH * LANES, bias, 0, 0, 0, s.lo_cell, LANES, b, 0, 1, 0, 0, 0)  # fmt: skip

@@ -8,12 +8,13 @@ the normal range.
 from llvmlite import ir
 from numba import types
 
-from bslite.kernels.contracts.cpu.tiles import MOST
 from bslite.kernels.cpu.vector.lanes import all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import LANES, VEC, call_llvm, fma_ir, primitive, vec_t
 from bslite.kernels.cpu.vector.target import has_bfloat16_dots
 
 HALVES = ir.VectorType(ir.IntType(16), LANES)
+ALL = ir.VectorType(ir.IntType(16), 2 * LANES)
+INFINITE = 0x7F80  # the bits of bfloat16's infinity
 
 
 class _BFloat(ir.Type):
@@ -51,14 +52,15 @@ def terms_ir(builder, cells):
 
 
 def _nearest(builder, x):
-    """``x`` rounded to bfloat16, of two the even one, in the upper half of each int32."""
+    """``x`` rounded to bfloat16, of two the even one, in the upper half of each int32; NaN stays."""
     bits = ints_of(builder, x)
     last = builder.and_(builder.lshr(bits, all_ints(16)), all_ints(1))
-    return builder.add(bits, builder.add(last, all_ints(0x7FFF)))
+    near = builder.add(bits, builder.add(last, all_ints(0x7FFF)))
+    nan = builder.fcmp_unordered("uno", x, x)
+    return builder.select(nan, builder.or_(bits, all_ints(0x00400000)), near)
 
 
-@primitive(vec_t, vec_t, vec_t)
-def rounded(builder, first, second):
+def rounded_ir(builder, first, second):
     """The numbers of ``first`` and then those of ``second`` as cells of two neighbours."""
     if has_bfloat16_dots():
         name = f"llvm.x86.avx512bf16.cvtne2ps2bf16.{32 * LANES}"
@@ -78,17 +80,22 @@ def paired(builder, even, odd):
     return builder.bitcast(builder.or_(low, high), VEC)
 
 
-@primitive(vec_t, vec_t, vec_t)
-def larger(builder, seen, x):
-    """The larger magnitude in each lane, as bits: above every number's if ``x`` is NaN."""
-    size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
-    kept = ints_of(builder, seen)
-    return builder.bitcast(builder.select(builder.icmp_unsigned(">", size, kept), size, kept), VEC)
+rounded = primitive(vec_t, vec_t, vec_t)(rounded_ir)
 
 
-@primitive(types.boolean, vec_t)
-def not_finite(builder, seen):
-    """Whether a magnitude has no finite bfloat16: infinity, NaN, or one that rounds to infinity."""
-    above = builder.icmp_unsigned(">=", ints_of(builder, seen), all_ints(MOST))
-    lanes = ir.IntType(LANES)
+def larger_ir(builder, seen, cells):
+    """The larger magnitude in each half of a cell, as bits."""
+    sizes = builder.bitcast(builder.and_(ints_of(builder, cells), all_ints(0x7FFF7FFF)), ALL)
+    kept = builder.bitcast(seen, ALL)
+    return builder.bitcast(builder.select(builder.icmp_unsigned(">", sizes, kept), sizes, kept), VEC)
+
+
+def not_finite_ir(builder, seen):
+    """Whether a magnitude is no finite bfloat16: NaN, or infinity, to which 3.396e38 and more round."""
+    above = builder.icmp_unsigned(">=", builder.bitcast(seen, ALL), ir.Constant(ALL, [INFINITE] * 2 * LANES))
+    lanes = ir.IntType(2 * LANES)
     return builder.icmp_unsigned("!=", builder.bitcast(above, lanes), ir.Constant(lanes, 0))
+
+
+larger = primitive(vec_t, vec_t, vec_t)(larger_ir)
+not_finite = primitive(types.boolean, vec_t)(not_finite_ir)
