@@ -102,10 +102,10 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
     """
     tall = max_rows(machine, 2)
     whole = line_tiling(machine, pixels, channels)
-    best, cost = pixels, whole.cycles
-    if pixels > 16 * tall:  # long lines leave too few to divide among cores
-        cost = cost * UNSHARED if pixels <= 64 * tall and whole.panels >= 4 * machine.threads else math.inf
-    lengths = range(min(pixels, 16 * tall), min(tall, pixels) - 1, -1)
+    best, cost = pixels, whole.cycles * _uneven(machine, 1, whole.panels)
+    if pixels > 16 * tall and (pixels > 64 * tall or whole.panels < 4 * machine.threads):
+        cost = math.inf  # long lines leave too few to divide among cores
+    lengths = range(min(pixels, 16 * tall), max(1, min(tall, pixels) // 2) - 1, -1)
     least = pixels * whole.registers / machine.fma_ports
     for divides in (True, False):
         if not divides and cost <= REST * least:
@@ -119,11 +119,18 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
             if rest:
                 cycles += line_tiling(machine, rest, channels, tiling.width).cycles
                 cycles *= REST
-            if lines % machine.threads:
-                cycles *= UNSHARED
+            cycles *= _uneven(machine, lines, tiling.panels)
             if cycles < cost * 0.999:
                 best, cost = length, cycles
     return best
+
+
+def _uneven(machine: Machine, lines: int, panels: int) -> float:
+    """What it costs that lines, or where these do not divide evenly among threads, panels of lines, are
+    shared out: the largest share, and `UNSHARED`.
+    """
+    threads, parts = machine.threads, lines * panels
+    return 1.0 if lines % threads == 0 else UNSHARED * threads * -(-parts // threads) / parts
 
 
 class Items(NamedTuple):
