@@ -115,11 +115,10 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
             if divides == bool(rest):
                 continue
             tiling = line_tiling(machine, length, channels)
-            cycles = tiling.cycles * lines
+            cycles = tiling.cycles * lines * _uneven(machine, lines, tiling.panels)
             if rest:
-                cycles += line_tiling(machine, rest, channels, tiling.width).cycles
-                cycles *= REST
-            cycles *= _uneven(machine, lines, tiling.panels)
+                after = line_tiling(machine, rest, channels, tiling.width)
+                cycles = REST * (cycles + after.cycles * _uneven(machine, 1, after.panels))
             if cycles < cost * 0.999:
                 best, cost = length, cycles
     return best
