@@ -34,6 +34,7 @@ WIDTHS = (1, 2, 3, 4)  # registers of a panel; the last panel may be narrower
 REPACK = 0.85
 REST = 1.03  # the price of a step of its own for the pixels that remain
 UNSHARED = 1.02  # the price of lines that do not divide evenly among threads
+MANY = 4  # panels for each thread, from which on threads may share out those of one line
 TALLEST = 14  # taller gains nothing: 8 accumulators already hide the latency of two multiply-adds a cycle
 
 
@@ -103,7 +104,7 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
     tall = max_rows(machine, 2)
     whole = line_tiling(machine, pixels, channels)
     best, cost = pixels, whole.cycles * _uneven(machine, 1, whole.panels)
-    if pixels > 16 * tall and (pixels > 64 * tall or whole.panels < 4 * machine.threads):
+    if pixels > 16 * tall and (pixels > 64 * tall or whole.panels < MANY * machine.threads):
         cost = math.inf  # long lines leave too few to divide among cores
     lengths = range(min(pixels, 16 * tall), max(1, min(tall, pixels) // 2) - 1, -1)
     least = pixels * whole.registers / machine.fma_ports
@@ -125,11 +126,14 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
 
 
 def _uneven(machine: Machine, lines: int, panels: int) -> float:
-    """What it costs that lines, or where these do not divide evenly among threads, panels of lines, are
-    shared out: the largest share, and `UNSHARED`.
+    """What it costs that threads share out panels of lines where lines do not divide evenly among them: the
+    largest share, and `UNSHARED` unless one line has many panels.
     """
     threads, parts = machine.threads, lines * panels
-    return 1.0 if lines % threads == 0 else UNSHARED * threads * -(-parts // threads) / parts
+    if lines % threads == 0:
+        return 1.0
+    share = threads * -(-parts // threads) / parts
+    return share if lines == 1 and panels >= MANY * threads else UNSHARED * share
 
 
 class Items(NamedTuple):
