@@ -97,7 +97,10 @@ def _loops(
         sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
     sizes, runs = split_for_items(sizes, runs, 2 * machine.threads, 1 << 14)
     inner = [run[-1] for run in runs[:3]]
-    items = item_count(machine, cycles * size_of(shape) / machine.lanes)
+    total = size_of(shape)
+    read = sum(any(run) for run in runs[:3])
+    moved = 4.0 * total * (1 + read) / machine.l3_bytes_per_cycle
+    items = item_count(machine, cycles * total / machine.lanes + moved)
     sizes, runs = into_items(sizes, runs, items, Elementwise.AXES)
     return (
         Loops(tuple(sizes[:-1]), sizes[-1], *(in_bytes(run[:-1]) for run in runs)),

@@ -3,16 +3,18 @@
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.machine import Machine
 
-ITEM_CYCLES = 2000  # an item should outweigh the cost of claiming it: some hundred cycles
+ITEM_CYCLES = 1000  # an item should outweigh the cost of claiming it: some hundred cycles
 ITEMS_PER_THREAD = 8  # enough to make up for a late thread
 RUN = 4  # registers of channels that the kernels take at once
 
 
 def item_count(machine: Machine, cycles: float) -> int:
     """The number of items for work of ``cycles`` on one core."""
-    if machine.threads == 1:
+    threads = machine.threads
+    if threads == 1:
         return 1
-    return max(1, min(ITEMS_PER_THREAD * machine.threads, int(cycles / ITEM_CYCLES)))
+    count = max(1, min(ITEMS_PER_THREAD * threads, int(cycles / ITEM_CYCLES)))
+    return count if count < threads else count // threads * threads
 
 
 def share_image(machine: Machine, images: int, lines: int, channels: int, cycles: float) -> Shares:
