@@ -155,7 +155,12 @@ class Kinds:
                 self._families.put(key, Family.of(arguments.leaves))
             elif made := family.blueprint(self.module, arguments, self.name, free_batch, supported):
                 return made
-        return draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
+        made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
+        if free_batch and any(r.varies for r in made.refused):
+            fixed = draw(capture(self.module, arguments, self.name, False, grows), self.name, supported)
+            if len(fixed.refused) < len(made.refused):  # an operation knows the batch as a number only
+                return fixed
+        return made
 
 
 def fault(error: Exception, options: Options) -> InTorch:

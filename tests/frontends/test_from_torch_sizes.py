@@ -152,3 +152,25 @@ def test_values_computed_from_the_batch(function: Any) -> None:
     net = Fn(function, 1, 1, 4).eval()
     spec = from_torch(net, torch.randn(2, 5, 4), dynamic_shapes="auto")
     assert all(distance(net, spec, torch.randn(n, 5, 4)) < 1e-6 for n in (1, 2, 5))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, p: torch.cat([x, x]).split([x.shape[0]] * 2)[0],
+        lambda x, p: x.flatten().sort()[0].view(-1, 4) + p.sum(),
+        lambda x, p: x + torch.arange(0.5, x.shape[0], 0.5).relu().sum(),
+        lambda x, p: x.roll(x.shape[0] - 1, 0),
+    ],
+)
+def test_operations_that_know_the_batch_as_a_number_only(function: Any) -> None:
+    """One graph cannot express them with a free batch: it is fixed call by call."""
+    net = Fn(function, 1, 1, 4).eval()
+    spec = from_torch(net, torch.randn(3, 5, 4))
+    assert isinstance(spec, TorchModel)
+    assert all(distance(net, spec, torch.randn(n, 5, 4)) < 1e-6 for n in (2, 3, 7))
+    fast = bslite.optimize(net, fallback="error")
+    with torch.no_grad():
+        for n in (2, 4, 3):
+            x = torch.randn(n, 5, 4)
+            torch.testing.assert_close(fast(x), net(x))

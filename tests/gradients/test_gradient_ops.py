@@ -21,6 +21,7 @@ WITHOUT = [
     "int_conv3d",
     "int_linear",
     "grid_sample",
+    "grouped_linear",
     "gru_deltas",
     "logcumsumexp",
     "lrn",

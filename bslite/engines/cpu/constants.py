@@ -23,7 +23,7 @@ PAGE = 4096  # bytes, at least
 PLACED = (
     *("panels", "pair_panels", "quad_panels", "rounded_panels", "gate_panels", "gate_rows"),
     *("gate_pair_panels", "gate_byte_panels"),
-    *("transposed_panels", "transposed_rounded_panels", "row_rounded_panels", "phase_panels"),
+    *("transposed_panels", "transposed_rounded_panels", "row_rounded_panels", "phase_panels", "group_panels"),
 )
 
 
@@ -293,6 +293,13 @@ recipe("transposed_panels")(_of_phase(_panels))
 recipe("transposed_rounded_panels")(_of_phase(_rounded_panels))
 recipe("transposed_depthwise")(_of_phase(_depthwise))
 recipe("transposed_split_panels")(_of_phase(_split_panels))
+
+
+@recipe("group_panels")
+def _group_panels(params: Sequence[Array], lanes: int, width: int) -> Array:
+    """``[E, K, C]`` as `panels` of E groups."""
+    w = params[0]
+    return _panels([w.reshape(-1, w.shape[2])], lanes, width, w.shape[0])
 
 
 @recipe("phase_panels")

@@ -9,14 +9,15 @@ if TYPE_CHECKING:
     import torch
 
 Builder = Callable[..., Any]
+OTHERS = ("bslite::", "transformers::")  # libraries beside torch's own whose operations have builders
 TABLE: Registry[Builder] = Registry("torch operation")
 #: Decorator of a builder: ``conv2d`` names all overloads of an operation, ``conv2d.padding`` one of them.
 aten = TABLE.register
 
 
 def operation(node: "torch.fx.Node") -> str:
-    """``relu`` for ``aten::relu`` and ``aten::relu_``, ``bslite.packed`` for the stand-ins of `packed`, ""
-    for any other operation.
+    """``relu`` for ``aten::relu`` and ``aten::relu_``, ``bslite.packed`` for the stand-ins of `packed`,
+    ``transformers.grouped_mm_fallback`` for one of that package, "" for any other operation.
     """
     return name_of(node.target)
 
@@ -24,10 +25,10 @@ def operation(node: "torch.fx.Node") -> str:
 def name_of(target: Any) -> str:
     """`operation` of what a node calls."""
     schema = getattr(target, "_schema", None)
-    if schema is None or not schema.name.startswith(("aten::", "bslite::")):
+    if schema is None:
         return ""
-    if schema.name.startswith("bslite::"):
-        return str(schema.name.replace("::", "."))
+    if not schema.name.startswith("aten::"):
+        return str(schema.name.replace("::", ".")) if schema.name.startswith(OTHERS) else ""
     name: str = schema.name.removeprefix("aten::")
     return name.removesuffix("_") if schema.is_mutable else name
 

@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import Captured, Example, capture, failure, functional
@@ -72,13 +73,21 @@ class Freedom:
         self._mutates = Graph(captured.program).mutation_shows()
 
     def spec(self) -> ModelSpec:
-        """The model with the batch free, and other sizes where that leaves its operations as they are.
+        """The model with the batch free if that can be, and other sizes where that leaves its operations as
+        they are.
 
         If not all are, a `TorchModel`, which fixes the others call by call: a graph that computes with sizes
         is slower than one that knows them. UnsupportedError if there is no model.
         """
         sizes = self.captured.sizes
-        free, best = sizes.batch, self._with(sizes.batch, checked=False)
+        free: frozenset[Any] = sizes.batch
+        try:
+            best = self._with(free, checked=False)
+        except UnsupportedError:
+            if not free:
+                raise
+            free = frozenset()  # an operation may know the batch as a number only
+            best = self._with(free, checked=False)
         others = [s for s in sizes.example if s not in free]
         for wanted in [others, *([s] for s in others)] if len(others) > 1 else [others]:
             if not wanted or free == frozenset(sizes.example):

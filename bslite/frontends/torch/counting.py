@@ -9,7 +9,7 @@ from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.moves import reshape
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
@@ -31,7 +31,7 @@ def _along(s: Site, size: Any) -> Value:
     """Ones as many as some value is long along an axis of that size."""
     found = next(((n, shape) for n, shape in s.store.shapes.items() if size in shape), None)
     if found is None or not size.is_Symbol:
-        raise Unsupported(f"a size {size} of no value is needed")
+        raise Varies(f"a size {size} of no value is needed")
     name, shape = found
     x = Value(name, shape, s.store.dtypes[name])
     axis = shape.index(size)
@@ -56,7 +56,7 @@ def _joined(s: Site, size: Any) -> Value:
         elif count.is_Integer and count > 0 and rest.is_Symbol:
             terms += [rest] * int(count)
         else:
-            raise Unsupported(f"it needs the size {size}")
+            raise Varies(f"it needs the size {size}")
     return s.emit("concat", *(ones(s, t) for t in terms), inner=(size,), axis=0)
 
 
@@ -68,7 +68,7 @@ def number(s: Site, size: Any) -> Operand:
     if size.is_Symbol:
         return s.emit("sum", ones(s, size), inner=(), axes=(0,), keepdim=False)
     if not (size.is_Add or size.is_Mul):
-        raise Unsupported(f"it needs the size {size}")
+        raise Varies(f"it needs the size {size}")
     first, *others = size.args
     made = number(s, first)
     for term in others:

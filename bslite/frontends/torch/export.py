@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import BsliteError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.problems import report
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
 from bslite.frontends.torch.capture import tensors
@@ -122,7 +122,7 @@ class Walk:
             bound = bind(builder, site, args, kwargs)
             return same_dtype(node, builder(*bound.args, **bound.kwargs))
         except Unsupported as e:
-            return self._problem(node, str(e))
+            return self._problem(node, str(e), varies=isinstance(e, Varies))
 
     def _site(self, node: "Node") -> Site:
         live, hollow = self.graph.live, self.graph.hollow
@@ -184,7 +184,7 @@ class Walk:
         """Note a problem of the model as a whole."""
         self.problems.setdefault(f"a forward that {what}", []).append(FORWARD)
 
-    def _problem(self, node: "Node", reason: str = "") -> object:
+    def _problem(self, node: "Node", reason: str = "", *, varies: bool = False) -> object:
         """Note an operation that cannot be expressed, and put a stand-in in the place of its result."""
         what = f"{node.target}: {reason}" if reason else str(node.target)
         self.problems.setdefault(what, []).append(call_of(node).path or FORWARD)

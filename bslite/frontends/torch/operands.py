@@ -3,7 +3,7 @@
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.counting import number
 from bslite.frontends.torch.site import Site
@@ -28,7 +28,7 @@ def promoted(*terms: Any) -> str:
         elif is_size(term):
             groups[2].append("int64")
         else:
-            raise Unsupported("a scalar is computed from the input's size")
+            raise Varies("a scalar is computed from the input's size")
     result = ""
     for group in groups:
         for dtype in sorted(group, key=lambda d: (RANKS.get(d, 3), d)):
@@ -57,7 +57,7 @@ def converted(s: Site, term: Any, dtype: str) -> Operand:
     if is_size(term):
         size = number(s, expression_of(term))
         return converted(s, size, dtype)
-    raise Unsupported("a scalar is computed from the input's size")
+    raise Varies("a scalar is computed from the input's size")
 
 
 def together(s: Site, *terms: Any) -> list[Operand]:

@@ -31,6 +31,7 @@ class Refusal:
     layer: str
     reason: str
     grows: bool = False  # because of a size, not of what it computes
+    varies: bool = False  # because a size is free; with a number in its place it may be built
 
     @property
     def what(self) -> str:
@@ -133,8 +134,10 @@ class Survey(_OutsideWalk):
             self._foreign[node] = f"reads a constant that cannot be computed beforehand ({e})"
             return MISSING
 
-    def _problem(self, node: "Node", reason: str = "", *, grows: bool = False) -> object:
-        self.refused[node] = Refusal(str(node.target), call_of(node).path, reason, grows)
+    def _problem(
+        self, node: "Node", reason: str = "", *, varies: bool = False, grows: bool = False
+    ) -> object:
+        self.refused[node] = Refusal(str(node.target), call_of(node).path, reason, grows, varies)
         return self._from_outside(node)
 
     def _from_outside(self, node: "Node") -> Any:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import count, filled, number
 from bslite.frontends.torch.operands import inner
@@ -14,7 +14,7 @@ from bslite.frontends.torch.values import Operand, dtype_name, expression_of
 def arange(s: Site, *bounds: Any, **_: Any) -> Operand:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     if not isinstance(step, int) or any(isinstance(b, float) for b in bounds):
-        raise Unsupported("by steps that are no known integers, to a bound that depends on a free size")
+        raise Varies("by steps that are no known integers, to a bound that depends on a free size")
     dtype, start = dtype_name(s.node.meta["val"]), expression_of(start)
     if step == 1:
         made = count(s, s.shape[0], start)

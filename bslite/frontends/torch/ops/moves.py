@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.moves import permute, reshape
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten, operation
 from bslite.frontends.torch.counting import rows, rows_of, spread, taken
@@ -65,7 +65,7 @@ def _run(
     """``size`` positions from ``start``, at least one of which depends on a free size."""
     first = expression_of(start)
     if step != 1 or (start if isinstance(start, int) else start.node.hint) < 0:
-        raise Unsupported("its bounds depend on a free size")
+        raise Varies("its bounds depend on a free size")
     return taken(s, x, axis % len(x.shape), first, size, inner)
 
 
@@ -130,7 +130,7 @@ def diagonal(s: Site, x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1)
     front = [a for a in range(rank) if a not in (first, second)]
     height, width = x.shape[first], x.shape[second]
     if not isinstance(height, int) or not isinstance(width, int):
-        raise Unsupported("of a matrix whose size is free")
+        raise Varies("of a matrix whose size is free")
     x = permute(s, x, [*front, first, second], last=False)
     flat = reshape(s, x, (*x.shape[:-2], height * width), last=False)
     start = offset if offset >= 0 else -offset * width
@@ -162,7 +162,7 @@ def split(s: Site, x: Operand, _: Any, axis: int = 0) -> list[Operand | None]:
     axis %= len(x.shape)
     sizes = [shape[axis] for shape in s.shapes]
     if not all(isinstance(n, int) for n in sizes):
-        raise Unsupported("it splits the batch")
+        raise Varies("it splits the batch")
     parts: list[Operand | None] = [None] * len(sizes)
     for i in s.used:
         start = sum(sizes[:i])
@@ -205,7 +205,7 @@ def pad(
 ) -> Operand:
     """torch lists (before, after) from the last axis backwards."""
     if any(not isinstance(n, int) for n in sizes):
-        raise Unsupported(f"by {list(sizes)}: dependent on the batch")
+        raise Varies(f"by {list(sizes)}: dependent on the batch")
     if not any(sizes):
         return x
     rank = len(x.shape)

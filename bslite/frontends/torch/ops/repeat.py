@@ -8,7 +8,7 @@ from typing import Any
 from bslite.errors import SpecError
 from bslite.frontends.common.einsum import einsum as contract
 from bslite.frontends.common.moves import permute, reshape
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import spread
 from bslite.frontends.torch.site import Site
@@ -16,9 +16,9 @@ from bslite.frontends.torch.values import Operand, expression_of
 
 
 def plain(*sizes: Any) -> None:
-    """Raise unless all sizes are numbers."""
+    """Raise `Varies` unless all sizes are numbers."""
     if not all(isinstance(n, int) for n in sizes):
-        raise Unsupported("its sizes depend on the batch")
+        raise Varies("its sizes depend on the batch")
 
 
 @aten("roll")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.site import Site
@@ -25,7 +25,7 @@ def resize(s: Site, x: Operand, scales: tuple[float, ...], mode: str, **attrs: A
     if scales and attrs.get("coordinates") != "align_corners":
         return s.emit("resize", x, mode=mode, axes=axes, scales=scales, **attrs)
     if not all(isinstance(n, int) for n in sizes):
-        raise Unsupported("its size depends on the batch")
+        raise Varies("its size depends on the batch")
     return s.emit("resize", x, mode=mode, axes=axes, sizes=sizes, **attrs)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.moves import reshape
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.site import Site
@@ -29,7 +29,7 @@ def affine_grid(s: Site, theta: Operand, size: Sequence[Any], align_corners: boo
     torch = load_torch()
     n, sizes = theta.shape[0], tuple(size[2:])
     if not all(isinstance(d, int) for d in sizes):
-        raise Unsupported("its size depends on the batch")
+        raise Varies("its size depends on the batch")
     lines = []
     for d in sizes:
         line = torch.linspace(-1, 1, d) if d > 1 else torch.zeros(1)
