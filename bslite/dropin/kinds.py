@@ -1,6 +1,7 @@
 """The specialisations of a module: the blueprint that serves a kind of call, made when it is met."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,19 +148,20 @@ class Kinds:
         grows: Sequence[int | None],
     ) -> Blueprint:  # fmt: skip
         """What serves a call: of a trace that is there, if calls before differ from it in sizes alone."""
-        supported = place.ops_of(arguments.leaves)
+        supported, made = place.ops_of(arguments.leaves), None
         if not any(axis is not None for axis in grows):
             key = kind(args, kwargs, free_batch, sizes=False)
             family = self._families.find(key)
             if family is None:
                 self._families.put(key, Family.of(arguments.leaves))
-            elif made := family.blueprint(self.module, arguments, self.name, free_batch, supported):
-                return made
-        made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
-        if free_batch and any(r.varies for r in made.refused):
-            fixed = draw(capture(self.module, arguments, self.name, False, grows), self.name, supported)
-            if len(fixed.refused) < len(made.refused):  # an operation knows the batch as a number only
-                return fixed
+            else:
+                made = family.blueprint(self.module, arguments, self.name, free_batch, supported)
+        if made is None:
+            made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
+        if free_batch and any(r.varies for r in made.refused):  # it may know the batch as a number only
+            with suppress(BsliteError):
+                fixed = self._blueprint(arguments, args, kwargs, False, grows)
+                return fixed if fixed.torch_share < made.torch_share else made
         return made
 
 

@@ -59,6 +59,7 @@ class GroupedLinear(Op):
             case("many groups", 60, 17, 33, 35),
             case("one group", 40, 1, 16, 64),
             case("long rows", 30, 4, 1100, 17),
+            case("few outputs", 30, 4, 130, 5),
             case("ends outside", 12, 5, 24, 48, -3, 20),
             case("rows without a group", 50, 4, 40, 70, 0, 20),
         ]

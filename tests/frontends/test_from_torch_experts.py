@@ -91,8 +91,8 @@ def test_experts_as_a_drop_in() -> None:
     """All in bslite, at every size."""
     net = Experts().eval()
     fast = bslite.optimize(net, fallback="error")
-    for batch in (3, 1, 5, 3):
-        x = torch.randn(batch, 7, 24)
+    for batch, length in ((3, 7), (1, 7), (5, 7), (3, 9), (3, 4), (2, 9), (3, 7)):
+        x = torch.randn(batch, length, 24)
         with torch.no_grad():
             assert_three_way(fast(x).numpy(), net(x).numpy(), exact(Experts(), x).numpy())
 
@@ -107,7 +107,8 @@ def test_products_with_weights_that_are_values_stay_in_torch() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bins", "least", "most"), [(4, 0, 3), (10, -1.0, 1.0), (7, 0.25, 0.75), (1, 0, 1), (100, -2, 2)]
+    ("bins", "least", "most"),
+    [(4, 0, 3), (10, -1.0, 1.0), (7, 0.25, 0.75), (1, 0, 1), (100, -2, 2), (2, 0.1, 0.7), (9, -0.3, 0.6)],
 )
 def test_histograms(bins: int, least: float, most: float) -> None:
     x = torch.randn(6, 50)
@@ -116,8 +117,10 @@ def test_histograms(bins: int, least: float, most: float) -> None:
     def counted(_: Any, x: Any) -> Any:
         return torch.histc(x, bins, least, most)
 
-    spec = from_torch(Made(counted).eval(), x)
-    for given in (x, torch.rand(3, 50)):
+    edges = torch.linspace(least, most, bins + 1)
+    near = [torch.nextafter(edges, torch.tensor(end)) for end in (torch.inf, -torch.inf)]
+    for given in (x, torch.rand(3, 50), torch.cat([edges, *near]).expand(2, -1).contiguous()):
+        spec = from_torch(Made(counted).eval(), given)
         np.testing.assert_array_equal(
             bslite.run(spec, given.numpy()), torch.histc(given, bins, least, most).numpy()
         )

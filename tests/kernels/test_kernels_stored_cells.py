@@ -14,6 +14,7 @@ from support.noise import noise
 import bslite
 from bslite.engines.cpu.engine import prepare
 from bslite.plan import Plan
+from bslite.plan.cpu import stored_cells
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
@@ -147,6 +148,26 @@ def _slice(g: Graph, x: str) -> tuple[str, dict[str, str]]:
     return conv(g, "b", part, 48, 16), {}
 
 
+@case("a sum in parts and a residual")
+def _parts_residual(g: Graph, x: str) -> tuple[str, dict[str, str]]:
+    first = conv(g, "a", conv(g, "wide", x, 32, 512), 512, 40, 3)
+    return g("add", "sum", conv(g, "b", first, 40, 40, 3), first), {"wide": ONLY, "a": TOO}
+
+
+@case("depthwise, averaged, too")
+def _averaged(g: Graph, x: str) -> tuple[tuple[str, str], dict[str, str]]:
+    """The sums of lines are of the float32 results, whoever reads these."""
+    first = conv(g, "a", x, 32, 32, 3, groups=32)
+    average = g("adaptive_avg_pool2d", "average", first, output_size=1)
+    return (average, conv(g, "b", first, 32, 16)), {"a": TOO}
+
+
+@case("phases of a transposed convolution")
+def _phases(g: Graph, x: str) -> tuple[str, dict[str, str]]:
+    made = g("conv_transpose2d", "a", x, weight=noise(32, 24, 4, 4) / 22, stride=2, padding=1)
+    return conv(g, "b", made, 24, 16), {"a": ONLY}
+
+
 def bits(made: Any) -> list[bytes]:
     return [y.tobytes() for y in (made if isinstance(made, (list, tuple)) else [made])]
 
@@ -204,3 +225,35 @@ def test_networks(arch: str, batch: int) -> None:
     assert ONLY in stored(spec, x).values()
     apart = bslite.run(spec, x, threads=1, layerwise=True, precision=WORD)
     np.testing.assert_array_equal(bslite.run(spec, x, precision=WORD), apart)
+
+
+def test_volumes() -> None:
+    g = Graph()
+    x = g.input("x", ("N", 16, 5, 6, 7), (2, 16, 5, 6, 7))
+    weights = [noise(c, d, k, k, k, seed=k) / (d * k**3) ** 0.5 for c, d, k in ((32, 16, 3), (24, 32, 3))]
+    y = g("conv3d", "a", x, weight=weights[0], padding=1)
+    spec, given = g.build(g("conv3d", "b", y, weight=weights[1], padding=1)), noise(2, 16, 5, 6, 7)
+    assert stored(spec, given) == {"a": ONLY}
+    apart = bslite.run(spec, given, threads=1, layerwise=True, precision=WORD)
+    np.testing.assert_array_equal(bslite.run(spec, given, precision=WORD), apart)
+
+
+def test_results_that_would_fill_the_cache_until_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stay in memory, and are rounded beside that."""
+    monkeypatch.setattr(stored_cells, "KEPT", 10**9)
+    spec, said = model("a sum in parts and an activation")
+    x = noise(1, 32, 9, 11)
+    assert stored(spec, x) == said | {"a": TOO}
+    apart = bslite.run(spec, x, threads=1, layerwise=True, precision=WORD)
+    np.testing.assert_array_equal(bslite.run(spec, x, precision=WORD), apart)
+
+
+def test_other_sizes_need_no_kernel_that_is_not_ready() -> None:
+    """A model that has run once compiles nothing more, whoever stores cells at another size."""
+    spec = network("mobilenet_v2", size=64)
+    tuning = Tuning(precision=WORD)
+    first, other = (
+        prepare(spec, [noise(n, 3, size, size)], 2, False, tuning=tuning).kernels
+        for n, size in ((1, 64), (4, 96))
+    )
+    assert {k.name for k in other} <= {k.name for k in first}

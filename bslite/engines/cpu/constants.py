@@ -83,10 +83,15 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     """
     w = params[0]
     k, c = w.shape[:2]
-    taps, mine, nr = math.prod(w.shape[2:]), k // groups, width * lanes
+    return _in_groups(w.reshape(groups, k // groups, c, math.prod(w.shape[2:])), lanes, width)
+
+
+def _in_groups(w: Array, lanes: int, width: int) -> Array:
+    """`panels` of a filter ``[groups, K, C, taps]``, K and C of a group."""
+    groups, mine, c, taps = w.shape
+    nr = width * lanes
     whole = mine // nr * nr
     tail = -(-(mine - whole) // lanes) * lanes
-    w = w.reshape(groups, mine, c, taps)
     placed = room(groups * taps * c * (whole + tail), w.dtype)
     made = placed[: groups * taps * c * (whole + tail)].reshape(groups, -1)
     panels = made[:, : taps * c * whole].reshape(groups, whole // nr, taps, c, nr)
@@ -298,8 +303,7 @@ recipe("transposed_split_panels")(_of_phase(_split_panels))
 @recipe("group_panels")
 def _group_panels(params: Sequence[Array], lanes: int, width: int) -> Array:
     """``[E, K, C]`` as `panels` of E groups."""
-    w = params[0]
-    return _panels([w.reshape(-1, w.shape[2])], lanes, width, w.shape[0])
+    return _in_groups(params[0][..., None], lanes, width)
 
 
 @recipe("phase_panels")

@@ -137,7 +137,7 @@ class Engine:
         params = self.spec.params
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
-        if const.recipe in ("panels", "pair_panels", "quad_panels", "rounded_panels"):
+        if const.recipe in ("panels", "pair_panels", "quad_panels", "rounded_panels", "group_panels"):
             self._widths.setdefault(place_of(sources[0]), dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made

@@ -1,6 +1,7 @@
 """A Plan as a flat integer program: one record of int64 cells per step, operands as (base, byte offset)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.stack import Stacked
-from bslite.kernels.contracts.cpu.sweep import GemmSweep
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
 from bslite.kernels.contracts.cpu.tiles import TileSweep
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 from bslite.machine import Machine
@@ -53,6 +54,7 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
         if True in both:
             twins = DOT_TWINS if own.keys() & set(DOT_TWINS) else ()
             more += [STEP_KERNELS[name] for name in ("rounded", *twins)]
+            more += [kernel_of(replace(v, cells=True)) for v in called if isinstance(v, DepthwiseSweep)]
         for dots in both:
             more += [kernel_of(sweep(machine, vecs, dots)) for vecs in range(1, max(WIDTHS) + 1)]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]

@@ -47,7 +47,7 @@ def merge_lines(
 
 def cut_lines(b: CpuBuilder, n: int, q: int, channels: int, geometry: Geometry) -> tuple[Lines, Geometry]:
     """Lines of ``q`` pixels, one for each image, cut into shorter ones that suit the register tile."""
-    length = line_length(b.machine, q, channels)
+    length = line_length(b.machine, q, channels, n)
     recut = {key: (image, length * col, col) for key, (image, _, col) in geometry.items()}
     return Lines(n, q // length, length, q % length), recut
 

@@ -1,8 +1,8 @@
 """Results stored as cells of two bfloat16 by the steps that make them, for layers that read them so.
 
-A step of its own that rounds a value reads it from memory and writes half as much. The steps of convolutions
-and linear layers round a line of results while it is in L1. Where nobody reads the float32 results, they are
-not stored.
+A step of its own that rounds a value reads it from memory and writes half as much. Register tiles of
+convolutions and linear layers round their sums; where an activation comes after the store, a line is rounded
+while it is in L1. Where nobody reads the float32 results, they are not stored.
 """
 
 from collections.abc import Collection
@@ -26,7 +26,7 @@ SPARSE = (
 KEPT = 4  # the part of L2, one in so many, that float32 results may take until they are rounded
 
 
-class Lines(NamedTuple):
+class Made(NamedTuple):
     """What a step makes: ``counts`` and ``strides`` (in elements) of images, planes, lines and pixels."""
 
     channels: int
@@ -47,7 +47,7 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
     makers = [s for s in b.steps if any(a.overlaps(wanted) for a in s.writes)]
     if b.layerwise or axis != 1 or not makers or not all(map(_able, makers)):
         return None
-    made = [_lines(s) for s in makers]
+    made = [_made_by(s) for s in makers]
     starts = [s.record.operands()["y"].at - x.offset for s in makers]
     if halo == NO_HALO and _halves(x) and all(_inside(x, *of) for of in zip(starts, made, strict=True)):
         first, last = x.extent
@@ -55,7 +55,11 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
         places = [s // 2 for s in starts]
         made = [m._replace(strides=tuple(s // 2 for s in m.strides)) for m in made]
     elif all(_same(x, *of) for of in zip(starts, made, strict=True)):
+        before = len(b.steps)
         y = b.fresh(_shape(x), axis, halo)
+        zeros, b.steps[before:] = b.steps[before:], []
+        first_maker = next(i for i, s in enumerate(b.steps) if s is makers[0])
+        b.steps[first_maker:first_maker] = zeros  # as everywhere, before who writes the image: see `Access`
         i, _, p, line, col = volume(y).strides
         places = [y.offset + s // 2 for s in starts]
         made = [m._replace(strides=(i, p, line, col)) for m in made]
@@ -72,13 +76,16 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
 
 
 def _able(step: CpuStep) -> bool:
-    """Whether a step can store cells: of a group with an odd number of channels, they would lie in two."""
+    """Whether a step can store cells, and stores none yet. Those of a group with an odd number of channels
+    would lie in two.
+    """
     record = step.record
-    if isinstance(record, Conv):
-        return not record.stored.has_cells and (
-            record.group_panels == record.panels or record.group_channels % 2 == 0
-        )
-    return isinstance(record, Depthwise) and not record.stored.has_cells
+    if not isinstance(record, Conv | Depthwise) or record.stored.has_cells:
+        return False
+    if isinstance(record, Depthwise):
+        return True
+    apart = record.group_panels == record.panels or record.group_channels % 2 == 0
+    return record.sweep.dots and apart
 
 
 def _storing(record: Conv | Depthwise, cells: Cells) -> Conv | Depthwise:
@@ -86,14 +93,13 @@ def _storing(record: Conv | Depthwise, cells: Cells) -> Conv | Depthwise:
     if record.end.after.activation is None:
         cells = replace(cells, cells_by_tile=1)
         if isinstance(record, Conv):
-            sweeps = replace(record.sweep, cells=True), replace(record.tail_sweep, cells=True)
-            return replace(record, stored=cells, sweep=sweeps[0], tail_sweep=sweeps[1])
+            return replace(record, stored=cells)
         if not record.has_sums:
             return replace(record, stored=cells, sweep=replace(record.sweep, cells=True))
     return replace(record, stored=replace(cells, cells_by_tile=0))
 
 
-def _lines(step: CpuStep) -> Lines:
+def _made_by(step: CpuStep) -> Made:
     record = step.record
     assert isinstance(record, Conv | Depthwise)
     if isinstance(record, Conv):
@@ -104,7 +110,7 @@ def _lines(step: CpuStep) -> Lines:
     counts = images, record.lines // record.plane_lines, record.plane_lines, _pixels(record.cut)
     strides = record.y_image, record.y_plane, record.y_line, record.y_col
     i, p, line, col = (s // 4 if n > 1 else 0 for n, s in zip(counts, strides, strict=True))
-    return Lines(channels, counts, (i, p, line, col))
+    return Made(channels, counts, (i, p, line, col))
 
 
 def _pixels(cut: Cut) -> int:
@@ -131,7 +137,7 @@ def _around(x: View) -> list[int]:
     return [s for a, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if a != 1 and n > 1]
 
 
-def _inside(x: View, start: int, made: Lines) -> bool:
+def _inside(x: View, start: int, made: Made) -> bool:
     """Whether cells of ``made``, which begin ``start`` elements after x, are those of x, wherever its pixels
     are.
     """
@@ -143,7 +149,7 @@ def _inside(x: View, start: int, made: Lines) -> bool:
     return within and all(s % 2 == 0 for s in made.strides) and _own_cells(x, channel, made)
 
 
-def _same(x: View, start: int, made: Lines) -> bool:
+def _same(x: View, start: int, made: Made) -> bool:
     """Whether ``made``, which begins ``start`` elements after x, has all its lines and pixels."""
     if len(x.shape) < 3:
         return False
@@ -155,7 +161,7 @@ def _same(x: View, start: int, made: Lines) -> bool:
     return made.counts == (n, *sizes) and alike and _own_cells(x, start, made)
 
 
-def _own_cells(x: View, channel: int, made: Lines) -> bool:
+def _own_cells(x: View, channel: int, made: Made) -> bool:
     """Whether the channels of ``made``, from ``channel`` of x on, share no cell with others."""
     end = channel + made.channels
     return channel >= 0 and channel % 2 == 0 and (end == x.shape[1] or (end < x.shape[1] and end % 2 == 0))

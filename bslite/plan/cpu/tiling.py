@@ -96,14 +96,15 @@ def line_tiling(machine: Machine, pixels: int, channels: int, panel: int = 0, pa
 
 
 @functools.lru_cache(4096)
-def line_length(machine: Machine, pixels: int, channels: int) -> int:
-    """The length of the lines with the cheapest tiling, for pixels that may be cut into lines anywhere.
+def line_length(machine: Machine, pixels: int, channels: int, images: int = 1) -> int:
+    """The length of the lines with the cheapest tiling, for the pixels of each image, which may be cut into
+    lines anywhere.
 
     It divides ``pixels`` if such lines are near the best ones; else a shorter line remains.
     """
     tall = max_rows(machine, 2)
     whole = line_tiling(machine, pixels, channels)
-    best, cost = pixels, whole.cycles * _uneven(machine, 1, whole.panels)
+    best, cost = pixels, whole.cycles * _uneven(machine, images, whole.panels)
     if pixels > 16 * tall and (pixels > 64 * tall or whole.panels < MANY * machine.threads):
         cost = math.inf  # long lines leave too few to divide among cores
     lengths = range(min(pixels, 16 * tall), max(1, min(tall, pixels) // 2) - 1, -1)
@@ -116,10 +117,10 @@ def line_length(machine: Machine, pixels: int, channels: int) -> int:
             if divides == bool(rest):
                 continue
             tiling = line_tiling(machine, length, channels)
-            cycles = tiling.cycles * lines * _uneven(machine, lines, tiling.panels)
+            cycles = tiling.cycles * lines * _uneven(machine, images * lines, tiling.panels)
             if rest:
                 after = line_tiling(machine, rest, channels, tiling.width)
-                cycles = REST * (cycles + after.cycles * _uneven(machine, 1, after.panels))
+                cycles = REST * (cycles + after.cycles * _uneven(machine, images, after.panels))
             if cycles < cost * 0.999:
                 best, cost = length, cycles
     return best

@@ -6,8 +6,8 @@ from bslite.kernels.contracts.record import Variant
 class GemmSweep(Variant):
     """GEMM tiles of at most ``most`` rows by ``vecs`` vector registers.
 
-    With ``dots``, factors are cells of two bfloat16, and their dot products are added up. With ``cells``,
-    results may be stored as such.
+    With ``dots``, factors are cells of two bfloat16, and their dot products are added up. Results may be
+    stored as cells, too.
 
     With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
     hardware prefetches, which is enough where weights are one long stream.
@@ -17,7 +17,6 @@ class GemmSweep(Variant):
     most: int
     fetches: bool = True
     dots: bool = False
-    cells: bool = False
 
 
 class DepthwiseSweep(Variant):

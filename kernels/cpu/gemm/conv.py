@@ -65,16 +65,16 @@ def conv(step, bases, item, scratch):
     seen = splat(f(0.0))
 
     for panel in range(first_panel, last_panel):
-        group, place = panel // group_panels, panel % group_panels
-        tail = place == group_panels - 1
+        group, nth = panel // group_panels, panel % group_panels
+        tail = nth == group_panels - 1
         vecs = tail_vecs if tail else width
         sweep = s.tail_sweep if tail else s.sweep
-        channels = min(group_channels - place * width * LANES, vecs * LANES)
+        channels = min(group_channels - nth * width * LANES, vecs * LANES)
         last_lanes = channels - (vecs - 1) * LANES
-        channel_bytes = 4 * (group * group_channels + place * width * LANES)
-        panel_weights = weights + group * s.group_weight_bytes + place * taps * depth * width * BYTES
+        channel_bytes = 4 * (group * group_channels + nth * width * LANES)
+        panel_weights = weights + group * s.group_weight_bytes + nth * taps * depth * width * BYTES
         # each group's biases are padded to whole registers
-        panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + place * width)
+        panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + nth * width)
         panel_x = x + group * s.x_group_bytes
         panel_y = y if cells_only else y + channel_bytes
         tap = 0

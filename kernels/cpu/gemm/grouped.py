@@ -70,7 +70,7 @@ def grouped(step, bases, item, scratch):
                 call_gemm_sweep(sweep, low + 1, high, x, x_row, offsets + 8 * tap, used, depth, w, c, y_row,
                                 bias, tap, 0, 0, s.lo_cell, lanes, ahead, share, 1, 0, 0, 0)  # fmt: skip
             call_gemm_sweep(sweep, low, tiles - high, x + tall * x_row, x_row, offsets + 8 * tap, used, depth,
-                            w, c + tall * y_row, y_row, bias, tap, 0, 0, s.lo_cell, lanes, ahead, 0, 1, 0, 0,
-                            0)  # fmt: skip
+                            w, c + tall * y_row, y_row, bias, tap, 0, 0, s.lo_cell, lanes,
+                            ahead + high * share, share, 1, 0, 0, 0)  # fmt: skip
             w += used * depth * vecs * BYTES
             tap += used

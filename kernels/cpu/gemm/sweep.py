@@ -24,7 +24,7 @@ def gemm_sweep(vecs: int, most: int, fetches: bool = True, dots: bool = False, c
     """A kernel of ``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs``
     registers of channels.
     """
-    tile = gemm_tile(vecs, most, fetches, dots, cells)
+    tile = gemm_tile(vecs, most, fetches, dots)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
               clamp, last, ahead, share, kept, place, place_col, flag):  # fmt: skip
@@ -38,7 +38,7 @@ def gemm_sweep(vecs: int, most: int, fetches: bool = True, dots: bool = False, c
             residual += rows * residual_col  # both are 0 where there is no residual
             place += rows * place_col  # and here where no cells are stored
 
-    name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots + "_cells" * cells
+    name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots
     return Kernel(sweep, name, 22)
 
 

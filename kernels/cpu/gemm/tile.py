@@ -47,16 +47,12 @@ class Operands(NamedTuple):
     flag: Any  # raised by results without a finite bfloat16
 
 
-def emit_tile(
-    builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool, cells: bool
-) -> None:
+def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool) -> None:
     """Emits a tile of ``rows`` x ``vecs`` accumulators. It may over-read C and the residual by one vector.
 
-    With ``dots``, ``depth`` counts cells of two bfloat16.
+    With ``dots``, ``depth`` counts cells of two bfloat16, and the last four operands are heeded.
 
     With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
-
-    With ``cells``, it heeds the last four operands.
     """
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = groups_of(rows)
@@ -131,7 +127,7 @@ def emit_tile(
     acc = add_if(builder, has_residual, acc, residual_places, mask, partial)
     low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
     acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
-    if not cells:
+    if not dots:
         store_tile(builder, c_places, acc, op.last, partial)
         return
     with builder.if_then(builder.icmp_signed("!=", op.kept, const(0))):
@@ -142,6 +138,6 @@ def emit_tile(
 
 
 @functools.cache
-def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool, cells: bool) -> Any:
+def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots, cells=cells)
+    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots)

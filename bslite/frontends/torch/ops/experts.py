@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
@@ -30,7 +32,8 @@ def histc(s: Site, x: Operand, bins: int = 100, least: float = 0, most: float = 
     count = math.prod(x.shape)
     line = reshape(s, x, (count, 1), last=False)
     low, high, parts = (s.store.scalar(float(v)) for v in (least, most, bins))
-    place = inner(s, "div", inner(s, "mul", inner(s, "sub", line, low), parts), s.store.scalar(most - least))
+    width = s.store.scalar(float(np.float32(most) - np.float32(least)))
+    place = inner(s, "div", inner(s, "mul", inner(s, "sub", line, low), parts), width)
     place = inner(s, "minimum", inner(s, "floor", place), s.store.scalar(float(bins - 1)))
     inside = inner(s, "and", inner(s, "less_equal", low, line), inner(s, "less_equal", line, high))
     numbers = s.derived("bins", load_torch().arange(bins, dtype=load_torch().float32))

@@ -10,7 +10,7 @@ from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import line_tiling, max_rows, sweep
 
-BLOCKS = 8  # of a group's panels, for each thread: a single group with rows is shared out
+BLOCKS = 16  # items for each thread: threads share out a few groups with rows
 
 
 @CPU.register("grouped_linear")
@@ -21,9 +21,11 @@ def lower_grouped_linear(b: CpuBuilder, layer: Layer) -> None:
     x, ends = b.read(node.inputs[0], inner=-1, exact=True), b.values[node.inputs[1]]
     y, home = b.writable(layer.name, 1)
     rows, terms = x.shape[0], reduction_of_rows(c, k)
-    tiling = line_tiling(machine, max(1, rows // groups), k)
+    packed = b.tuning.packed.get(node.params["weight"], 0)
+    tiling = line_tiling(machine, max(1, rows // groups), k, packed=packed)
     width, panels = tiling.width, tiling.panels
-    blocks = -(-panels // -(-panels // min(panels, BLOCKS * machine.threads)))
+    wanted = BLOCKS * machine.threads // min(groups, rows) or 1
+    blocks = -(-panels // -(-panels // min(panels, wanted)))
     how = {"lanes": machine.lanes, "width": width}
     record = Grouped(
         x.start, ends.start, Operand(b.const("group_panels", node.params["weight"], **how), 0),
