@@ -68,6 +68,11 @@ class Blueprint:
         return [p for p in self.parts if p.in_bslite]
 
     @property
+    def lacking(self) -> list[Refusal]:
+        """The operations that bslite does not have, in the form that the graph calls them."""
+        return [r for r in self.refused if not r.grows]
+
+    @property
     def torch_share(self) -> float:
         """The share of the flops that torch runs."""
         if not self.flops:  # nothing but moves

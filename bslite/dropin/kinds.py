@@ -133,11 +133,11 @@ class Kinds:
         """Say what bslite lacks, choose by measuring what it runs, unless that is known. Raises
         UnsupportedError if it lacks something and the user allows no fallback.
         """
-        if lacking := [r for r in blueprint.refused if not r.grows]:
-            text = reasons.unsupported(self.name, lacking, blueprint.torch_share)
+        if blueprint.lacking:
+            text = reasons.unsupported(self.name, blueprint.lacking, blueprint.torch_share)
             if self.options.fallback == "error":
                 raise UnsupportedError(text)
-            self._voice.say(text, "\n".join(map(str, reasons.grouped(lacking))))
+            self._voice.say(text, "\n".join(map(str, reasons.grouped(blueprint.lacking))))
         if self.options.tune and any(p.seconds is None for p in blueprint.parts):
             self.tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
         if blueprint.in_bslite:
@@ -161,7 +161,7 @@ class Kinds:
         if free_batch and any(r.varies for r in made.refused):  # it may know the batch as a number only
             with suppress(BsliteError):
                 fixed = self._blueprint(arguments, args, kwargs, False, grows)
-                return fixed if fixed.torch_share < made.torch_share else made
+                return fixed if len(fixed.lacking) < len(made.lacking) else made
         return made
 
 

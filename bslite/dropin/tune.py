@@ -29,7 +29,10 @@ def tune(
     """
     kept = []
     graph = blueprint.capture.graph
-    twins = [fuse_as_graphmodule(graph.program.graph_module, p.nodes, "part") for p in blueprint.parts]
+    module = graph.program.graph_module
+    twins = [
+        fuse_as_graphmodule(module, _with_between(graph.nodes, p.nodes), "part") for p in blueprint.parts
+    ]
     wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.inputs}
     with torch.no_grad():
         values = run_graph(blueprint, tensors, inputs, wanted)
@@ -44,6 +47,20 @@ def tune(
             if part.in_bslite:
                 kept.append(model)
     return kept
+
+
+def _with_between(order: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
+    """A part's nodes, and those that its values pass through on their way from one to another: memory of
+    which no element is used, say, is none of its operations.
+    """
+    inside, after, passed = set(nodes), set[Node](), set[Node]()
+    for n in order:
+        if n not in inside and any(i in inside or i in after for i in n.all_input_nodes):
+            after.add(n)
+    for n in reversed(order):
+        if n in after and any(u in inside or u in passed for u in n.users):
+            passed.add(n)
+    return [n for n in order if n in inside or n in passed]
 
 
 def _waited_for(function: Callable[[], Any], inputs: Sequence[Tensor]) -> Callable[[], Any]:
