@@ -320,6 +320,21 @@ def test_measuring_measures() -> None:
     assert 0 < ours < theirs
 
 
+def test_values_that_pass_through_memory_without_numbers_are_measured() -> None:
+    """As DeepSeek's attention does: new memory of the kind of a value, filled by parts."""
+
+    def filled(x: Any) -> Any:
+        made = x.relu().new_empty(x.shape)
+        made[:, :5], made[:, 5:] = x[:, :5].sin(), x[:, 5:]
+        return made.exp()
+
+    net = Odd(filled).eval()
+    fast = bslite.optimize(net, tune=True, fallback="error")
+    x = torch.randn(6, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x))
+
+
 def test_nothing_is_measured_without_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any) -> Any:
         raise AssertionError("measured")

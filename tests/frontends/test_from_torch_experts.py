@@ -165,8 +165,8 @@ FAMILIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_models_of_transformers(family: str) -> None:
+def language_model(family: str) -> Any:
+    """A small one with random weights."""
     transformers = pytest.importorskip("transformers")
     if importlib.util.find_spec("torchvision") is not None:
         import_models()  # transformers imports it
@@ -177,9 +177,15 @@ def test_models_of_transformers(family: str) -> None:
     sizes = {
         "vocab_size": 300, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "num_experts_per_tok": 2, "eos_token_id": None,
+        "pad_token_id": 0,
     }  # fmt: skip
     torch.manual_seed(0)
-    net = model(config(**{**sizes, **FAMILIES[family]})).eval()
+    return model(config(**{**sizes, **FAMILIES[family]})).eval()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_models_of_transformers(family: str) -> None:
+    net = language_model(family)
 
     def logits(owner: Any, ids: Any) -> Any:
         return owner.net(input_ids=ids, use_cache=False).logits
@@ -193,6 +199,17 @@ def test_models_of_transformers(family: str) -> None:
         net.config._experts_implementation = "eager"  # the products by groups have no float64
         truth = Made(logits, net=net.double()).eval()(ids).numpy()
     assert_three_way(bslite.run(spec, ids.numpy()), peer, truth)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_generation_by_models_of_transformers(family: str) -> None:
+    """With their cache, and all that does not grow with it in bslite."""
+    net, ids = language_model(family), torch.randint(1, 300, (2, 9))
+    with torch.no_grad():
+        want = net.generate(ids, max_new_tokens=6, do_sample=False)
+        fast = bslite.optimize(net, fallback="error")
+        for _ in range(2):
+            assert (fast.generate(ids, max_new_tokens=6, do_sample=False) == want).all()
 
 
 def test_any_number_of_threads_gives_the_same_bits() -> None:
