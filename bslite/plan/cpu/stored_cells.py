@@ -20,9 +20,8 @@ from bslite.plan.core.windows import volume
 from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.step import CpuBuilder, CpuStep
 
-SPARSE = (
-    64  # elements between pixels that are not the value's, from which on cells have a layout of their own
-)
+#: Elements between pixels that are not the value's, from which on cells have a layout of their own.
+SPARSE = 64
 KEPT = 4  # the part of L2, one in so many, that float32 results may take until they are rounded
 
 
@@ -179,12 +178,13 @@ def without_float32(b: CpuBuilder, kept: Collection[View]) -> None:
         if name in read or b.buffers[name].kind != "arena":
             continue
         others = [s for s in writers[name] if not _stores(s)]  # zeros beside images
-        alone = [(s, *_only_cells(b, s)) for s in writers[name] if _stores(s)]
+        alone = [(s, *_only_cells(b, s)) for s in writers[name] if _stores(s)]  # as they would be
         if any(a.buffer != name for s in others for a in s.writes):
             continue
         if any(4 * scratch > b.machine.l2 // KEPT for *_, scratch in alone):
             continue
-        for s, s.record, s.scratch in alone:
+        for s, record, scratch in alone:
+            s.record, s.scratch = record, scratch
             s.writes = [a for a in s.writes if a.buffer != name]
         gone.update(map(id, others))
     b.steps[:] = [s for s in b.steps if id(s) not in gone]
