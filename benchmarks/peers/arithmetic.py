@@ -14,7 +14,7 @@ def arithmetic_of(spec: ModelSpec, x: Array, threads: int, layerwise: bool, prec
     """
     from bslite.engines.cpu.engine import prepare
     from bslite.engines.cpu.session import address_of
-    from bslite.plan.cpu.flags import INEXACT
+    from bslite.plan.cpu.outside import INEXACT
     from bslite.plan.cpu.tuning import Tuning
 
     tuning = Tuning(precision=Precision(precision))

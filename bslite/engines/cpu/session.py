@@ -15,7 +15,7 @@ from bslite.engines.cpu.program import Program, kernels_for_any_shape
 from bslite.engines.cpu.workspace import Memory, Workspace
 from bslite.errors import InputError
 from bslite.plan import Const, Plan
-from bslite.plan.cpu.flags import INEXACT
+from bslite.plan.cpu.outside import INEXACT
 
 Array = npt.NDArray[Any]
 #: Bytes before the addresses of inputs and outputs in a table of bases: the arena's address.

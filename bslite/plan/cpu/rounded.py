@@ -10,8 +10,8 @@ from bslite.passes import Layer
 from bslite.plan.core.builder import Halo
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import NO_HALO, View, size_of
-from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.stored_cells import stored_by_makers

@@ -17,7 +17,7 @@ from bslite.plan.core.builder import Halo
 from bslite.plan.core.plan import accesses
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import volume
-from bslite.plan.cpu.flags import inexact_flag
+from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.step import CpuBuilder, CpuStep
 
 #: Elements between pixels that are not the value's, from which on cells have a layout of their own.

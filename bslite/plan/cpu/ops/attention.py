@@ -12,8 +12,8 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cpu.flags import inexact_flag
 from bslite.plan.cpu.ops.move import in_bytes
+from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.rounded import ROUND, cells
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.split_attention import Size, on_tiles, split_record
