@@ -323,12 +323,13 @@ def test_measuring_measures() -> None:
 def test_values_that_pass_through_memory_without_numbers_are_measured() -> None:
     """As DeepSeek's attention does: new memory of the kind of a value, filled by parts."""
 
-    def filled(x: Any) -> Any:
-        made = x.relu().new_empty(x.shape)
-        made[:, :5], made[:, 5:] = x[:, :5].sin(), x[:, 5:]
-        return made.exp()
+    def filled(owner: Any, x: Any) -> Any:
+        value = owner.layer(x).view(2, 3, 8).transpose(1, 2)
+        made = value.new_empty(2, 8, 3)
+        made[:, :5], made[:, 5:] = value[:, :5], value[:, 5:].sin()
+        return made @ made.transpose(1, 2)
 
-    net = Odd(filled).eval()
+    net = Made(filled, layer=nn.Linear(8, 8)).eval()
     fast = bslite.optimize(net, tune=True, fallback="error")
     x = torch.randn(6, 8)
     with torch.no_grad():

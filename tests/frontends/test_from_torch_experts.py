@@ -140,10 +140,8 @@ def test_a_histogram_of_what_there_is_stays_in_torch() -> None:
 def test_differences(kind: Any, n: int, axis: int, around: str) -> None:
     def differences(_: Any, x: Any) -> Any:
         x = (3 * x).to(kind)
-        beside = {"": {}, "before": {"prepend": x[:1, :1, :1]}, "after": {"append": x}}[around]
-        if around == "before":
-            beside = {"prepend": x.select(axis, 0).unsqueeze(axis)}
-        return x.diff(n, axis, **beside)
+        first = x.select(axis, 0).unsqueeze(axis)
+        return x.diff(n, axis, **{"": {}, "before": {"prepend": first}, "after": {"append": x}}[around])
 
     net, x = Made(differences).eval(), torch.randn(4, 5, 6)
     spec = from_torch(net, x, dynamic_shapes={} if axis == 0 else None)

@@ -240,7 +240,7 @@ def test_volumes() -> None:
 
 def test_results_that_would_fill_the_cache_until_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """They stay in memory, and are rounded beside that."""
-    monkeypatch.setattr(stored_cells, "KEPT", 10**9)
+    monkeypatch.setattr(stored_cells, "KEPT", 0.0)
     spec, said = model("a sum in parts and an activation")
     x = noise(1, 32, 9, 11)
     assert stored(spec, x) == said | {"a": TOO}

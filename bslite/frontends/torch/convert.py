@@ -70,6 +70,7 @@ class Freedom:
     def __init__(self, captured: Captured, module: "torch.nn.Module", name: str) -> None:
         self.captured, self.module, self.name = captured, module, name
         self._functional: Any = None
+        self._varied = False  # whether an operation could not be built because a size was free
         self._mutates = Graph(captured.program).mutation_shows()
 
     def spec(self) -> ModelSpec:
@@ -84,9 +85,9 @@ class Freedom:
         try:
             best = self._with(free, checked=False)
         except UnsupportedError:
-            if not free:
+            if not self._varied:
                 raise
-            free = frozenset()  # an operation may know the batch as a number only
+            free = frozenset()  # an operation knows the batch as a number only
             best = self._with(free, checked=False)
         others = [s for s in sizes.example if s not in free]
         for wanted in [others, *([s] for s in others)] if len(others) > 1 else [others]:
@@ -119,7 +120,10 @@ class Freedom:
             graph = self._rewritten(graph, left)
         walk = Walk(graph, self.module, self.name)
         given = {**sizes.example, **left}
-        spec = walk.spec([concrete(traced, given) for traced in sizes.inputs])
+        try:
+            spec = walk.spec([concrete(traced, given) for traced in sizes.inputs])
+        finally:
+            self._varied = walk.varied
         if checked:
             walk.check_doubtful(spec)
         return spec

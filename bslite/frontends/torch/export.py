@@ -37,6 +37,7 @@ class Walk:
         self.names = Names(module, graph.layers())
         self.results: dict[Node, Any] = {}  # Value, Const, list of them, Python number, or MISSING
         self.problems: dict[str, list[str]] = {}  # operation and reason -> layers
+        self.varied = False  # whether one of them would be none with a number for a free size
 
     def spec(self, example: Sequence[Shape]) -> ModelSpec:
         """The finished model. ``example``: shapes of the tensors among the user's inputs."""
@@ -185,7 +186,10 @@ class Walk:
         self.problems.setdefault(f"a forward that {what}", []).append(FORWARD)
 
     def _problem(self, node: "Node", reason: str = "", *, varies: bool = False) -> object:
-        """Note an operation that cannot be expressed, and put a stand-in in the place of its result."""
+        """Note an operation that cannot be expressed, perhaps as a size ``varies``, and put a stand-in in
+        the place of its result.
+        """
+        self.varied |= varies
         what = f"{node.target}: {reason}" if reason else str(node.target)
         self.problems.setdefault(what, []).append(call_of(node).path or FORWARD)
         return load_torch().utils._pytree.tree_map(self._stand_in, node.meta.get("val", MISSING))

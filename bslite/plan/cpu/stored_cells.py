@@ -22,7 +22,7 @@ from bslite.plan.cpu.step import CpuBuilder, CpuStep
 
 #: Elements between pixels that are not the value's, from which on cells have a layout of their own.
 SPARSE = 64
-KEPT = 4  # the part of L2, one in so many, that float32 results may take until they are rounded
+KEPT = 0.25  # the part of L2 that float32 results may take until they are rounded
 
 
 class Made(NamedTuple):
@@ -181,7 +181,7 @@ def without_float32(b: CpuBuilder, kept: Collection[View]) -> None:
         alone = [(s, *_only_cells(b, s)) for s in writers[name] if _stores(s)]  # as they would be
         if any(a.buffer != name for s in others for a in s.writes):
             continue
-        if any(4 * scratch > b.machine.l2 // KEPT for *_, scratch in alone):
+        if any(4 * scratch > KEPT * b.machine.l2 for *_, scratch in alone):
             continue
         for s, record, scratch in alone:
             s.record, s.scratch = record, scratch
