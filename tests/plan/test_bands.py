@@ -149,6 +149,47 @@ def test_values_that_leave_and_enter_in_the_middle() -> None:
         assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
 
 
+@pytest.mark.parametrize("outputs", ["z", "z a", "z joined", "joined b", "a z b joined"])
+def test_a_part_of_a_concat_may_have_more_rows_than_it(outputs: str) -> None:
+    """A convolution reads rows around those that the concat takes of the same part (GhostNet). Each band
+    makes these, not all rows of the image, and the parts still lie in the concat.
+    """
+    rng, g = np.random.default_rng(0), Graph()
+
+    def conv(name: str, x: str, out: int, c: int, k: int, **attrs: Any) -> str:
+        weight = rng.standard_normal((out, c, k, k)).astype(np.float32)
+        return g("conv2d", name, x, weight=weight, padding=(k // 2,) * 4, **attrs)
+
+    a = conv("a", g.input("x", (1, 16, 64, 20)), 24, 16, 1)
+    b = conv("b", a, 24, 1, 3, groups=24)
+    joined = g("concat", "joined", a, b, axis=1)
+    conv("z", conv("deep", joined, 48, 1, 5, groups=48, stride=2), 12, 48, 1)
+    spec = g.build(*outputs.split())
+    bands = Tuning(banding=Banding(rounds=(4,), sync=1e9, worth=0))
+    stacked = [s for s in plan_of(spec, (1, 16, 64, 20), tuning=bands).steps if s.bands]
+    assert [(len(s.bands), "a" in s.layers, "joined" in s.layers) for s in stacked] == [(8, True, True)]
+    lines = [sum(_lines(stacked[0].plans[band.plan], name) for band in stacked[0].bands) for name in "ab"]
+    assert 64 < lines[0] <= 64 + 8 * (5 + 1)
+    assert 64 < lines[1] <= 64 + 8 * (5 - 1)
+    data = noise(1, 16, 64, 20)
+    want = [y.tobytes() for y in _outputs(bslite.run(spec, data, layerwise=True))]
+    for threads in (1, 2):
+        assert [y.tobytes() for y in run_tuned(spec, [data], threads, bands)] == want
+    copied = [s for p in stacked[0].plans for s in p.steps if s.kernel == "copy" and "joined" in s.layers]
+    assert not copied
+
+
+def _lines(plan: Plan, layer: str) -> int:
+    """The lines that the steps of a layer make."""
+    return sum(
+        s.record.lines for s in plan.steps if s.layers[:1] == (layer,) and s.kernel in ("conv", "depthwise")
+    )
+
+
+def _outputs(found: Any) -> list[Array]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
 def test_twenty_runs_give_one_answer() -> None:
     """With the prices as they are: bands, shares and stolen items differ from run to run, the bits do not."""
     spec = network("mobilenet_v2")

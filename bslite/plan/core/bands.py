@@ -10,7 +10,6 @@ from typing import NamedTuple
 from bslite.ops import RowMap, Shape
 from bslite.ops.core import ParamShapes
 from bslite.passes import Layer
-from bslite.plan.core.concats import Place
 from bslite.spec import ModelSpec, Node
 
 Shapes = Mapping[str, Shape]
@@ -71,36 +70,25 @@ def crop(
     maps: Mapping[str, RowMap],
     shapes: Shapes,
     leaving: Sequence[str],
-    places: Mapping[str, Place],
     band: int,
     bands: int,
 ) -> Crop:
     """The rows of each value that the band needs or makes. ``maps``: by the layer's name.
 
-    ``leaving``: values of which each band must make its share. Values that lie in one buffer (``places``)
-    have the same rows.
+    ``leaving``: values of which each band must make its share.
     """
-    least = {name: share(shapes[name][2], band, bands) for name in leaving}
-    while True:
-        rows = dict(least)
-        for layer in reversed(layers):
-            if layer.name not in rows:
-                continue  # no layer reads it
-            height, mine = shapes[layer.name][2], rows[layer.name]
-            for name in layer.inputs:
-                if name in layer.node.inputs:
-                    read = input_rows(mine, maps[layer.name], height, shapes[name][2])
-                    rows[name] = hull(rows.get(name), read)
-                if name == layer.residual:
-                    rows[name] = hull(rows.get(name), mine)
-        changed = False
-        for name, place in places.items():
-            if name in rows and rows[name] != rows.get(place.root):
-                both = hull(rows.get(place.root), rows[name])
-                least[name] = least[place.root] = both
-                changed = True
-        if not changed:
-            return Crop(rows, shapes)
+    rows = {name: share(shapes[name][2], band, bands) for name in leaving}
+    for layer in reversed(layers):
+        if layer.name not in rows:
+            continue  # no layer reads it
+        height, mine = shapes[layer.name][2], rows[layer.name]
+        for name in layer.inputs:
+            if name in layer.node.inputs:
+                read = input_rows(mine, maps[layer.name], height, shapes[name][2])
+                rows[name] = hull(rows.get(name), read)
+            if name == layer.residual:
+                rows[name] = hull(rows.get(name), mine)
+    return Crop(rows, shapes)
 
 
 def hull(a: Rows | None, b: Rows) -> Rows:

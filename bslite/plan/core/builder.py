@@ -7,7 +7,7 @@ from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.ops import Shape
-from bslite.plan.core.bands import Crop
+from bslite.plan.core.bands import Crop, Rows, hull
 from bslite.plan.core.concats import Place
 from bslite.plan.core.layouts import channels_second, innermost
 from bslite.plan.core.plan import Const, Step
@@ -185,9 +185,10 @@ class Builder(Generic[M, T, S]):
             inner = self.inner(name) if inner is None else inner % len(shape)
         if name in self._places and inner == self.inner(name):
             place = self._places[name]
-            view = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
+            root = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
+            view = self._rows_of(name, root, place.root)
         elif inner is None or inner == self.inner(name):
-            view = self._root(name)
+            view = self._rows_of(name, self._root(name), name)
         else:
             view = self.fresh(shape, inner, NO_HALO)
         self.values[name] = view
@@ -221,14 +222,37 @@ class Builder(Generic[M, T, S]):
         self._direct = dict(direct)
 
     def _root(self, name: str) -> View:
+        """The buffer of a value, or of a concat and its parts, with all rows that one of them has here."""
         shape, inner = self.shapes[name], self.inner(name)
-        if name not in self._roots and name in self._direct:
+        rows = self._extent_of_rows(name)
+        if rows is not None:
+            shape = (*shape[:2], rows[1] - rows[0], *shape[3:])
+        if name not in self._roots and name in self._direct and shape == self.shapes[name]:
             view = self._direct[name]
             if not shape or shape[inner] == 1 or view.strides[inner] == 1:
                 self._roots[name] = view
         if name not in self._roots:
             self._roots[name] = self.fresh(shape, inner, self._halos.get(name, NO_HALO))
         return self._roots[name]
+
+    def _rows_of(self, name: str, view: View, root: str) -> View:
+        """The rows of the value ``name`` in ``view``, which has those of the buffer of ``root``."""
+        rows, all_rows = self.crop.rows.get(name), self._extent_of_rows(root)
+        if rows is None or all_rows is None or rows == all_rows:
+            return view
+        return view.slice(2, rows[0] - all_rows[0], rows[1] - all_rows[0])
+
+    def _extent_of_rows(self, root: str) -> Rows | None:
+        """From the first to the last row that the values in the buffer of ``root`` have here. A part of a
+        concat may have more than the concat: a convolution reads it, too.
+        """
+        if root not in self.crop.rows:
+            return None
+        found = self.crop.rows[root]
+        for name, place in self._places.items():
+            if place.root == root:
+                found = hull(found, self.crop.rows.get(name, found))
+        return found
 
     # -- memory ----------------------------------------------------------------------------------
 

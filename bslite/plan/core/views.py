@@ -56,11 +56,16 @@ class View:
         return first, last + 1
 
     def slice(self, axis: int, start: int, stop: int, step: int = 1) -> "View":
-        """``self[..., start:stop:step, ...]`` along ``axis``; the halo is lost where H or W is cut."""
+        """``self[..., start:stop:step, ...]`` along ``axis``. Rows that are cut off are not zeros; a cut of
+        columns loses all of the halo.
+        """
         size = max(0, -(-(stop - start) // step))
         shape = (*self.shape[:axis], size, *self.shape[axis + 1 :])
         strides = (*self.strides[:axis], self.strides[axis] * step, *self.strides[axis + 1 :])
         halo = self.halo if axis < max(2, len(self.shape) - 2) else NO_HALO
+        if axis == len(self.shape) - 2 > 1:
+            _, left, _, right = self.halo
+            halo = 0, left, 0, right
         return View(self.buffer, self.offset + start * self.strides[axis], shape, strides, halo)
 
     def permute(self, order: Sequence[int]) -> "View":

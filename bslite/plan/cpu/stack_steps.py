@@ -66,7 +66,6 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
     # Layers inside may also read a value that leaves, from its place outside, with the zeros beside it.
     reads += [with_halo(view) for view in writes if view.halo != NO_HALO]
     assert bands == 1 or bands <= min(single[name][2] for name in leaving)
-    places = place_concats(layers, single)
     maps = {}
     if bands > 1:
         found = {layer.name: row_map(layer.node, b.spec.param_shapes(layer.node)) for layer in layers}
@@ -83,7 +82,7 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
     parts: list[Band] = []
     around = Outside(b, batch)
     for band in range(bands):
-        cut = crop(layers, maps, single, leaving, places, band, bands) if bands > 1 else Crop({}, single)
+        cut = crop(layers, maps, single, leaving, band, bands) if bands > 1 else Crop({}, single)
         mine = {name: share(single[name][2], band, bands) for name in leaving} if bands > 1 else {}
         plan, ends = _band(b, layers, cut, leaving, mine, stacks, shared, around)
         same = next((i for i, other in enumerate(plans) if other == plan), len(plans))
