@@ -5,6 +5,7 @@ layer's store can apply goes before them, and so does arithmetic on values whose
 import math
 from collections.abc import Callable, Sequence
 
+from bslite.ops.reduce import Reduction
 from bslite.passes.draft import Draft
 from bslite.passes.families import MOVES
 from bslite.passes.fuse import WITH_ACTIVATION
@@ -152,6 +153,21 @@ def two_reshapes(draft: Draft, node: Node) -> bool:
     if target is None:
         return False
     draft.put(Node(node.name, "reshape", before.inputs, attrs={"shape": target}))
+    return True
+
+
+def axes_kept(draft: Draft, node: Node) -> bool:
+    """A reshape that gives a reduction its axes back, with one element each: the reduction keeps them."""
+    before = draft.alone(node.inputs[0])
+    if before is None or not isinstance(before.declaration, Reduction) or before.attrs["keepdim"]:
+        return False
+    x = before.inputs[0]
+    axes = before.declaration.axes(before.attrs, len(draft.shape(x)))
+    for shapes in draft.shapes:
+        if shapes[node.name] != tuple(1 if i in axes else n for i, n in enumerate(shapes[x])):
+            return False
+    attrs = {**before.attrs, "keepdim": True}
+    draft.put(Node(node.name, before.op, before.inputs, before.params, attrs))
     return True
 
 

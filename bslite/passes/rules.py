@@ -9,6 +9,7 @@ from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
 from bslite.passes.moves import (
     activation_before_moves,
     arithmetic_before_permutations,
+    axes_kept,
     does_nothing,
     permutation_undone,
     two_permutations,
@@ -16,6 +17,7 @@ from bslite.passes.moves import (
 )
 from bslite.passes.one_hot import function_into_table, one_hot_product
 from bslite.passes.parts import batch_norm_in_parts
+from bslite.passes.repeated import same_for_all_images
 from bslite.passes.through import GRADIENTS, through_activation
 from bslite.spec import Node
 
@@ -32,7 +34,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(("expand", "slice", "concat"), (does_nothing,)),
     "cast": (does_nothing, into_sum),
     "pairs": (into_sum,),
-    **dict.fromkeys(("reshape", "flatten"), (does_nothing, groups_by_reshape, two_reshapes)),
+    **dict.fromkeys(("reshape", "flatten"), (does_nothing, axes_kept, groups_by_reshape, two_reshapes)),
     "permute": (two_permutations, permutation_undone, does_nothing),
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
@@ -48,5 +50,5 @@ def apply_rules(draft: Draft) -> None:
     for name in list(draft.nodes):
         while name in draft.nodes:
             node = draft.nodes[name]
-            if not any(rule(draft, node) for rule in RULES.get(node.op, ())):
+            if not any(rule(draft, node) for rule in (same_for_all_images, *RULES.get(node.op, ()))):
                 break

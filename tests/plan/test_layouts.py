@@ -11,6 +11,7 @@ import bslite
 from bslite import ModelSpec, reference
 from bslite.engines.cpu.detect import detect
 from bslite.ops import Shape
+from bslite.passes import simplify
 from bslite.plan import build_plan
 from bslite.plan.core.layouts import channels_second
 
@@ -73,3 +74,19 @@ def test_what_both_images_and_rows_are_joined_to_is_an_image() -> None:
     )
     assert second(spec) == {"x", "conv", "linear", "sum"}
     check(spec, noise(2, 6, 5, 8))
+
+
+def test_rows_of_an_attention_are_summed_where_they_lie() -> None:
+    """Gated attention, written out (ConViT): softmax, gate, sum along rows and division are one step."""
+    g = Graph()
+    x = g.input("x", ("N", 3, 40, 16), (2, 3, 40, 16))
+    scores = g("matmul", "scores", x, g("permute", "turned", x, order=(0, 1, 3, 2)))
+    gate = g("constant", "gate", value=np.asarray([0.2, 0.5, 0.9], np.float32).reshape(1, 3, 1, 1))
+    mixed = g("mul", "mixed", g("softmax", "softmax", scores, axis=-1), gate)
+    total = g("reshape", "kept", g("sum", "total", mixed, axes=(-1,), keepdim=False), shape=(0, 3, 40, 1))
+    spec = g.build(g("matmul", "out", g("div", "divided", mixed, total), x))
+    steps = build_plan(simplify(spec), [(1, 3, 40, 16)], detect(2)).steps
+    (chain,) = (s for s in steps if "softmax" in s.layers)
+    assert chain.layers == ("softmax", "mixed", "kept", "divided")
+    assert {s.kernel for p in chain.plans for s in p.steps} == {"softmax", "elementwise", "reduce"}
+    check(spec, noise(2, 3, 40, 16))

@@ -254,3 +254,56 @@ def test_a_function_of_a_large_table_stays() -> None:
     i = net.input("i", ("N", 7), (3, 7), dtype="int64")
     y = net("gather", array(50, 5), i, axis=0)
     check(net.build(net("relu", y)), "gather", "relu", inputs=[RNG.integers(0, 50, (3, 7))])
+
+
+def features_of(net: Net, x: str) -> str:
+    return net("reshape", net("adaptive_avg_pool2d", x, output_size=(1, 1)), shape=(0, 6))
+
+
+def repeated(net: Net, value: np.ndarray, x: str) -> str:
+    return net("repeat_batch", value, x)
+
+
+def test_what_is_the_same_for_all_images_is_computed_once() -> None:
+    """Positions, as ConViT has them: through a linear layer, a permutation, a softmax and a gate."""
+    net, x = image()
+    y = net("linear", repeated(net, array(1, 4, 5, 3), x), weight=array(2, 3), bias=array(2))
+    y = net("softmax", net("permute", y, order=[0, 3, 1, 2]), axis=-1)
+    y = net("mul", array(1, 2, 1, 1), y)
+    y = net("add", net("reshape", y, shape=(0, -1)), repeated(net, array(1, 40), x))
+    features = net("linear", features_of(net, x), weight=array(40, 6))
+    simple = check(net.build(net("mul", features, y)),
+                   "repeat_batch", "adaptive_avg_pool2d", "reshape", "linear", "mul")  # fmt: skip
+    for batch in (1, 3):
+        inputs = [RNG.standard_normal((batch, 6, 5, 4)).astype(np.float32)]
+        exact, peer = (reference.run(simple, inputs, dtype)[0] for dtype in (np.float64, np.float32))
+        assert_three_way(bslite.run(simple, inputs), peer, exact)
+
+
+def test_what_mixes_images_or_grows_is_not_computed_ahead() -> None:
+    net, x = image()
+    several = net("sum", repeated(net, array(1, 300), x), axes=[0], keepdim=True)
+    features = net("linear", features_of(net, x), weight=array(300, 6))
+    check(net.build(net("add", several, features)),
+          "repeat_batch", "sum", "adaptive_avg_pool2d", "reshape", "linear", "add")  # fmt: skip
+    net, x = image()
+    many = net("linear", repeated(net, array(1, 30, 30, 2), x), weight=array(100, 2))
+    features = net("reshape", features_of(net, x), shape=(0, 1, 1, 6))
+    check(net.build(net("mul", many, net("linear", features, weight=array(100, 6)))),
+          "repeat_batch", "linear", "adaptive_avg_pool2d", "reshape", "linear", "mul")  # fmt: skip
+
+
+def test_a_reduction_keeps_the_axes_that_a_reshape_gives_back() -> None:
+    for axes, shape, ops in (
+        ([2, 3], (0, 6, 1, 1), ["mean", "mul"]),
+        ([1], (0, 1, -1, 4), ["mean", "mul"]),
+        ([2, 3], (0, 1, 6, 1), ["mean", "reshape", "mul"]),
+    ):
+        net, x = image()
+        means = net("mean", x, axes=axes, keepdim=False)
+        check(net.build(net("mul", x if ops[1] == "mul" else 2.0, net("reshape", means, shape=shape))), *ops)
+    net, x = image()
+    means = net("mean", x, axes=[2, 3], keepdim=False)  # read by two: both shapes are needed
+    scaled = net("mul", x, net("reshape", means, shape=(0, 6, 1, 1)))
+    first = net("reshape", net("sum", means, axes=[1], keepdim=False), shape=(0, 1, 1, 1))
+    check(net.build(net("add", scaled, first)), "mean", "reshape", "mul", "sum", "reshape", "add")

@@ -43,6 +43,11 @@ def innermost(rank: int, channels_second: bool) -> int:
     return channel_axis(rank)
 
 
+def reduced_channels(rank: int, channels_second: bool) -> int:
+    """The axis of the channels where values are reduced: of images axis 1, of all else the last one."""
+    return innermost(rank, channels_second) if rank == 4 else channel_axis(rank)
+
+
 def channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
     """The values of rank 3 to 5 whose channels are axis 1.
 

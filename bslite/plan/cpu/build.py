@@ -10,6 +10,7 @@ from bslite.passes import Layer, by_level, fuse, most_alive
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import place_concats
 from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
+from bslite.plan.core.layouts import channels_second
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
@@ -62,7 +63,8 @@ def build_plan(
     elif not whole:
         stacks = choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
     if tuning.chains:
-        stacks = without_chains(stacks, layers, all_shapes, spec.dtypes)
+        second = channels_second(spec, all_shapes)
+        stacks = without_chains(stacks, layers, all_shapes, spec.dtypes, second)
     if not stacks and not layerwise:
         layers = _in_order(layers, all_shapes, machine)
     crop = Crop({}, all_shapes)

@@ -7,7 +7,7 @@ layers on one number for each row belong to the chain, too.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bslite.ops import Kind, Shape
 from bslite.ops.reduce import Reduction
 from bslite.passes import Layer
-from bslite.plan.core.views import channel_axis
+from bslite.plan.core.layouts import reduced_channels
 from bslite.plan.cpu.stacks import Stack
 
 LONGEST = 64  # layers of a chain
@@ -42,8 +42,10 @@ class Form(NamedTuple):
         return None
 
 
-def form_of(layer: Layer, shapes: Mapping[str, Shape], dtypes: Mapping[str, str]) -> Form | None:
-    """The form of a layer that can be in a chain."""
+def form_of(
+    layer: Layer, shapes: Mapping[str, Shape], dtypes: Mapping[str, str], second: Collection[str]
+) -> Form | None:
+    """The form of a layer that can be in a chain. ``second``: the values whose channels are axis 1."""
     node = layer.node
     if node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
         return Form(shapes[layer.name])
@@ -55,18 +57,24 @@ def form_of(layer: Layer, shapes: Mapping[str, Shape], dtypes: Mapping[str, str]
         return Form(shape, True) if node.attrs["axis"] in (-1, last) else None
     if node.op in NORMS:
         return Form(shape, True) if len(node.attrs["normalized_shape"]) == 1 else None
-    if isinstance(node.declaration, Reduction) and node.attrs["keepdim"] and last == channel_axis(last + 1):
-        return Form(shape, True) if node.declaration.axes(node.attrs, last + 1) == (last,) else None
+    if isinstance(node.declaration, Reduction) and node.attrs["keepdim"]:
+        along = node.declaration.axes(node.attrs, last + 1) == (last,)
+        rows = reduced_channels(len(shape), node.inputs[0] in second) == last
+        return Form(shape, True) if along and rows else None
     return None
 
 
 def without_chains(
-    stacks: Sequence[Stack], layers: Sequence[Layer], shapes: Mapping[str, Shape], dtypes: Mapping[str, str]
+    stacks: Sequence[Stack],
+    layers: Sequence[Layer],
+    shapes: Mapping[str, Shape],
+    dtypes: Mapping[str, str],
+    second: Collection[str],
 ) -> list[Stack]:
     """The stacks but for those that chains make needless, as all of their layers can be in one."""
 
     def deep(layer: Layer) -> bool:
-        return layer.node.op != "constant" and form_of(layer, shapes, dtypes) is None
+        return layer.node.op != "constant" and form_of(layer, shapes, dtypes, second) is None
 
     return [stack for stack in stacks if any(map(deep, layers[stack.start : stack.stop]))]
 
@@ -85,6 +93,7 @@ def units(
     stacks: Sequence[Stack],
     shapes: Mapping[str, Shape],
     dtypes: Mapping[str, str],
+    second: Collection[str],
     chains: bool,
 ) -> list[Unit]:
     """All layers as units in the order in which they run; elementwise layers as chains if asked for."""
@@ -95,7 +104,7 @@ def units(
         stack = starts.get(i)
         stop = stack.stop if stack else i + 1
         run = layers[i:stop]
-        form = form_of(run[0], shapes, dtypes) if chains and stack is None else None
+        form = form_of(run[0], shapes, dtypes, second) if chains and stack is None else None
         graph.add(Unit(list(range(i, stop)), stack, form), run)
         i = stop
     return graph.in_order()

@@ -35,7 +35,7 @@ def lower_layers(
     for i, layer in enumerate(layers):
         for name in layer.inputs:
             readers.setdefault(name, []).append(i)
-    found = units(layers, stacks, b.shapes, b.dtypes, b.tuning.chains)
+    found = units(layers, stacks, b.shapes, b.dtypes, b.second, b.tuning.chains)
     want_line_sums(b, (layers[i] for unit in found if unit.stack is None for i in unit.layers))
     for unit in found:
         run = [layers[i] for i in unit.layers]

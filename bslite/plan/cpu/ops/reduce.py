@@ -1,8 +1,9 @@
 """Lowerings of reductions: the kept and the reduced axes, each merged into few loops.
 
-The value's shape alone decides whether lanes are summed up or stand side by side, and the order of every sum:
-the channels are made contiguous (if there is only one, the last axis longer than one). A few channels that
-alone are summed, such as the two of complex numbers, are no rows: lanes of another axis stand side by side.
+The value's shape and its place in the model alone decide whether lanes are summed up or stand side by side,
+and the order of every sum: the channels are made contiguous (if there is only one, the last axis longer than
+one). A few channels that alone are summed, such as the two of complex numbers, are no rows: lanes of another
+axis stand side by side.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,10 @@ from typing import NamedTuple
 from bslite.kernels.contracts.cpu.reduce import Reduce, Reduction
 from bslite.kernels.contracts.cpu.rows import RowAxes
 from bslite.kernels.contracts.record import Operand
+from bslite.ops import Shape
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
+from bslite.plan.core.layouts import reduced_channels
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
@@ -42,7 +45,7 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     node = layer.node
     x, y, axes, kept, arg = reduced_of(b, layer)
     shape = x.shape
-    inner = axes[0] if arg else inner_axis(shape)
+    inner = axes[0] if arg else _channels(b, node.inputs[0], shape)
     if not arg and shape[inner] <= FEW and [a for a in axes if shape[a] > 1] == [inner]:
         inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)
     if node.op in ANY_ORDER and x.strides[inner] != 1:
@@ -68,6 +71,14 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         target = shaped.permute([order.index(a) for a in kept])
     if target is not y:
         b.copy(target, y)
+
+
+def _channels(b: CpuBuilder, name: str, shape: Shape) -> int:
+    """The axis that is made contiguous."""
+    if len(shape) != len(b.shapes[name]):  # laid flat
+        return inner_axis(shape)
+    channels = reduced_channels(len(shape), name in b.second)
+    return channels if shape and shape[channels] != 1 else inner_axis(shape)
 
 
 def reduce_rows(b: CpuBuilder, layer: Layer, x: View, y: View) -> None:
