@@ -127,6 +127,10 @@ declare(
         conv_case("depthwise strided", (1, 96, 14, 15), 96, 3, 3, groups=96, stride=2, padding=1),
         conv_case("depthwise 5x5 dilated", (1, 16, 15, 13), 16, 5, 5, groups=16, dilation=2, padding=4),
         conv_case("depthwise, multiplier 2", (2, 18, 9, 8), 36, 3, 3, groups=18, padding=1),
+        conv_case("groups of 4", (2, 44, 9, 8), 44, 3, 3, groups=11, padding=1),
+        conv_case("groups of 8, strided", (1, 40, 11, 13), 40, 5, 3, groups=5, stride=2, padding=(2, 1)),
+        conv_case("groups of 2, dilated", (2, 22, 9, 10), 22, 3, 3, groups=11, dilation=2, padding=2),
+        conv_case("groups of 3 to 4, 1x1", (1, 18, 5, 6), 24, 1, 1, groups=6),
     ],
 )
 declare(
@@ -151,6 +155,7 @@ declare(
         conv_case("grouped", (2, 32, 15), 48, 3, groups=4, padding=1),
         conv_case("depthwise", (2, 37, 18), 37, 7, groups=37, padding=3),
         conv_case("depthwise, dilated, strided", (1, 20, 31), 20, 3, groups=20, dilation=3, stride=2),
+        conv_case("groups of 4", (2, 36, 18), 36, 7, groups=9, padding=3),
     ],
 )
 declare(
@@ -190,5 +195,7 @@ declare(
         conv_case("depthwise across frames", (2, 20, 6, 4, 5), 20, 5, 1, 1, groups=20, padding=(2, 0, 0)),
         conv_case("depthwise within frames", (2, 20, 3, 6, 5), 20, 1, 5, 5, groups=20, padding=(0, 2, 2)),
         conv_case("depthwise, dilated", (1, 18, 6, 7, 9), 18, 2, 3, 3, groups=18, dilation=2, padding=2),
+        conv_case("groups of 4", (2, 20, 4, 6, 7), 20, 3, 3, 3, groups=5, padding=1),
+        conv_case("groups of 2, across frames", (1, 20, 6, 4, 5), 20, 5, 1, 1, groups=10, padding=(2, 0, 0)),
     ],
 )

@@ -11,6 +11,8 @@ from support.noise import noise
 from support.plans import run_tuned
 
 from bslite.machine import Machine
+from bslite.passes import simplify
+from bslite.plan import build_plan
 from bslite.plan.cpu.ops import conv
 from bslite.plan.cpu.ops.conv import BY_FILTER_ROWS
 from bslite.plan.cpu.tuning import Tuning
@@ -22,13 +24,19 @@ OWN = [(cols, stride, 1) for cols, stride in sorted(BY_FILTER_ROWS)]
 GENERAL = [(1, 1, 1), (2, 1, 1), (4, 2, 1), (3, 3, 1), (3, 1, 2), (5, 2, 3), (9, 1, 1)]
 
 
-def model(x: Array, rows: int, cols: int, activation: str = "", **attrs: Any) -> ModelSpec:
-    """A depthwise convolution of an image like ``x``, read from a buffer of the engine's own."""
-    c = x.shape[1]
+def model(
+    x: Array, rows: int, cols: int, activation: str = "", group: tuple[int, int] = (1, 1), **attrs: Any
+) -> ModelSpec:
+    """A convolution of an image like ``x``, read from a buffer of the engine's own: depthwise, or in groups
+    of so many inputs and outputs.
+    """
+    inputs, outputs = group
+    groups = x.shape[1] // inputs
+    k = groups * outputs
     graph = Graph()
-    params = {"weight": noise(c, 1, rows, cols, seed=1), "bias": noise(c, seed=2)}
+    params = {"weight": noise(k, inputs, rows, cols, seed=1), "bias": noise(k, seed=2)}
     value = graph("relu", "first", graph.input("x", x.shape))
-    value = graph("conv2d", "conv", value, **params, groups=c, **attrs)
+    value = graph("conv2d", "conv", value, **params, groups=groups, **attrs)
     return graph.build(graph(activation, "act", value) if activation else value)
 
 
@@ -61,6 +69,56 @@ def test_the_same_bits_without_a_microkernel_of_its_own(
         for threads in (1, MANY):
             (general,) = run_tuned(spec, [x], threads, Tuning(by_filter=False))
             np.testing.assert_array_equal(general, got, strict=True)
+
+
+#: Inputs and outputs of a group of which a register holds several.
+GROUPS = [(2, 2), (4, 4), (8, 8), (1, 2), (1, 8), (2, 4), (3, 4), (5, 8)]
+
+
+def kernels(spec: ModelSpec, x: Array, machine: Machine) -> list[str]:
+    """Of the steps of its convolution."""
+    steps = build_plan(simplify(spec), [x.shape], machine).steps
+    return [s.kernel for s in steps if "conv" in s.layers and s.kernel in ("conv", "depthwise")]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(("cols", "stride", "dilation"), OWN + GENERAL)
+def test_small_groups(group: tuple[int, int], cols: int, stride: int, dilation: int) -> None:
+    """Of every width of a line; a last register that is not full; the same bits by both microkernels."""
+    for width in (1, 2, 5, 12, 13, 14, 29):
+        x = image((3, 11, 16)[width % 3] * group[0], 3, cols, stride, dilation, width)
+        spec = model(x, 3, cols, group=group, stride=stride, dilation=dilation)
+        y = check(spec, x)
+        (general,) = run_tuned(spec, [x], MANY, Tuning(by_filter=False))
+        np.testing.assert_array_equal(general, y, strict=True)
+
+
+def test_which_groups_are_small() -> None:
+    """Those that leave half of a panel's lanes empty; with one tap, three quarters of them."""
+    wide, narrow, thin = Machine(lanes=16), Machine(lanes=8), Machine(lanes=4)
+    for group, taps, by_lanes in (
+        ((8, 8), 3, {16: "depthwise", 8: "conv", 4: "conv"}),
+        ((4, 4), 3, {16: "depthwise", 8: "depthwise", 4: "conv"}),
+        ((8, 8), 1, {16: "conv", 8: "conv", 4: "conv"}),
+        ((4, 4), 1, {16: "depthwise", 8: "conv", 4: "conv"}),
+        ((1, 2), 3, {16: "depthwise", 8: "depthwise", 4: "conv"}),
+        ((8, 4), 3, dict.fromkeys((16, 8, 4), "conv")),
+        ((6, 6), 3, dict.fromkeys((16, 8, 4), "conv")),
+        ((1, 1), 3, dict.fromkeys((16, 8, 4), "depthwise")),
+    ):
+        x = noise(1, 8 * group[0], 6, 6)
+        spec = model(x, taps, taps, group=group)
+        for machine in (wide, narrow, thin):
+            assert kernels(spec, x, machine) == [by_lanes[machine.lanes]], (group, taps, machine.lanes)
+
+
+def test_nan_stays_in_its_group() -> None:
+    x = noise(1, 40, 9, 9)
+    x[0, 5, 4, 4], x[0, 39, 2, 2] = np.nan, np.inf
+    y = check(model(x, 3, 3, group=(4, 4), padding=1), x)
+    assert (np.isnan(y[0, 4:8]).sum(axis=(1, 2)) == 9).all()
+    assert not np.isfinite(y[0, 36:40]).all(axis=(1, 2)).any()
+    assert np.isfinite(np.delete(y[0], [4, 5, 6, 7, 36, 37, 38, 39], axis=0)).all()
 
 
 @pytest.mark.parametrize("activation", ["", "hardswish"])

@@ -271,6 +271,15 @@ def _depthwise(params: Sequence[Array], lanes: int) -> Array:
     return padded.reshape(-1, lanes, taps.shape[1]).transpose(0, 2, 1)
 
 
+@recipe("small_groups")
+def _small_groups(params: Sequence[Array], lanes: int, cols: int) -> Array:
+    """Filters ``[K, C/groups, ..., R, cols]`` as ``[K/lanes][...*R][C/groups][cols][lanes]``."""
+    w = params[0]
+    k, c, *_ = w.shape
+    padded = np.pad(w.reshape(k, c, -1, cols), ((0, -k % lanes), (0, 0), (0, 0), (0, 0)))
+    return padded.reshape(-1, lanes, c, *padded.shape[2:]).transpose(0, 3, 2, 4, 1)
+
+
 def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
     """The recipe ``make`` for the filters of one phase of a transposed convolution."""
 

@@ -108,7 +108,10 @@ class Conv(StepRecord, kernel="conv"):
 
 
 class Depthwise(StepRecord, kernel="depthwise"):
-    """A convolution with one filter for each channel.
+    """A convolution with one filter for each channel, or with groups of a few channels.
+
+    A group takes ``group_inputs`` channels of x and makes ``group_outputs`` of y, no fewer; several groups
+    lie in one register. Weights are ``[registers][planes x rows][group_inputs][cols][lanes]``.
 
     Items are images x ``bands`` of lines x ``blocks`` of ``block_registers`` channel registers; the kernel
     takes the registers in runs of ``run``. ``x_line`` and ``x_col`` are the strides of x between neighbouring
@@ -139,6 +142,8 @@ class Depthwise(StepRecord, kernel="depthwise"):
     block_registers: int
     run: int
     channels: int
+    group_inputs: int
+    group_outputs: int
     filter_rows: int
     filter_cols: int
     windows: Windows
@@ -161,7 +166,8 @@ class Depthwise(StepRecord, kernel="depthwise"):
     def beside(self) -> str:
         """What the step makes beside its results, in words; empty for nothing."""
         sums = "sums each line for the average of the image" if self.has_sums else ""
-        return "; ".join(filter(None, (sums, self.stored.said)))
+        together = f"groups of {self.group_outputs} channels share a register" if self.sweep.grouped else ""
+        return "; ".join(filter(None, (together, sums, self.stored.said)))
 
 
 class Matrices(Record):

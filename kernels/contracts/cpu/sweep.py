@@ -24,6 +24,7 @@ class DepthwiseSweep(Variant):
     filter.
 
     ``deep``: for filters of several planes. With ``cells``, results are stored as cells of two bfloat16.
+    ``grouped``: for groups of a few channels, of which a register holds several.
     """
 
     taps: int
@@ -31,6 +32,7 @@ class DepthwiseSweep(Variant):
     most: int
     deep: bool = False
     cells: bool = False
+    grouped: bool = False
 
 
 class UnpackedSweep(Variant):

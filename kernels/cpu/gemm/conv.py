@@ -184,6 +184,8 @@ def depthwise(step, bases, item, scratch):
     end = min((channels + LANES - 1) // LANES, first + s.block_registers)
     x_line, x_col, x_row, x_tap, y_line, y_col = s.x_line, s.x_col, s.x_row, s.x_tap, s.y_line, s.y_col
     filter_rows, filter_cols = s.filter_rows, s.filter_cols
+    inputs, outputs = s.group_inputs, s.group_outputs
+    x_step = BYTES * inputs // outputs
     x, y = s.x + image * s.x_image, s.y + image * s.y_image
     weights, biases, sweep, activation = s.weights, s.bias, s.sweep, s.activation
     tiles1, rows1, tiles2, rows2 = s.tiles1, s.rows1, s.tiles2, s.rows2
@@ -195,7 +197,8 @@ def depthwise(step, bases, item, scratch):
     has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
     cells_plane, cells_line, cells_col, by_tile = s.cells_plane, s.cells_line, s.cells_col, s.cells_by_tile
     flag, kept, seen = s.flag, 0 if cells_only and by_tile else 1, splat(f(0.0))
-    w_step = filter_planes * filter_rows * filter_cols * BYTES
+    w_row = inputs * filter_cols * BYTES
+    w_step = filter_planes * filter_rows * w_row
     while first < end:
         registers = min(run, end - first)
         present = min(channels - first * LANES, registers * LANES)
@@ -204,7 +207,7 @@ def depthwise(step, bases, item, scratch):
         bias = biases + first * BYTES
         for number in range(first_line, last_line):
             plane, line = number // plane_lines, number % plane_lines
-            a = x + plane * x_plane + line * x_line + first * BYTES
+            a = x + plane * x_plane + line * x_line + first * x_step
             c = scratch if cells_only else y + plane * y_plane + line * y_line + first * BYTES
             c_col, place = y_col, cells + plane * cells_plane + line * cells_line + first * BYTES // 2
             if not kept:
@@ -214,20 +217,20 @@ def depthwise(step, bases, item, scratch):
                 low, high = rows_inside(start + plane * row_step, dilation, filter_planes, rows)
                 planes = high - low
                 a += low * x_deep
-                line_w += low * filter_rows * filter_cols * BYTES
+                line_w += low * filter_rows * w_row
             else:
                 low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
                 used = high - low
                 a += low * x_row
-                line_w += low * filter_cols * BYTES
+                line_w += low * w_row
             call_depthwise_sweep(sweep, rows1, tiles1, registers, a, x_col, x_tap, x_row, used,
                                  filter_cols, line_w, w_step, c, c_col, bias, s.lo_cell, last, planes,
-                                 x_deep, kept, place, cells_col, flag)  # fmt: skip
+                                 x_deep, kept, place, cells_col, flag, x_step, inputs, outputs)  # fmt: skip
             if tiles2:
                 call_depthwise_sweep(sweep, rows2, tiles2, registers, a + done1 * x_col, x_col, x_tap, x_row,
                                      used, filter_cols, line_w, w_step, c + done1 * c_col, c_col, bias,
                                      s.lo_cell, last, planes, x_deep, kept, place + done1 * cells_col,
-                                     cells_col, flag)  # fmt: skip
+                                     cells_col, flag, x_step, inputs, outputs)  # fmt: skip
             if activation:
                 call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, s.act_a_cell)
             if has_sums:

@@ -15,7 +15,7 @@ from bslite.kernels.cpu.vector.memory import load_scalar
 from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 call_gemm_sweep = caller(22)
-call_depthwise_sweep = caller(22)
+call_depthwise_sweep = caller(25)
 
 
 @makes(GemmSweep)
@@ -44,27 +44,31 @@ def gemm_sweep(vecs: int, most: int, fetches: bool = True, dots: bool = False, c
 
 @makes(DepthwiseSweep)
 @functools.cache
-def depthwise_sweep(taps: int, stride: int, most: int, deep: bool = False, cells: bool = False) -> Kernel:
+def depthwise_sweep(
+    taps: int, stride: int, most: int, deep: bool = False, cells: bool = False, grouped: bool = False
+) -> Kernel:
     """A kernel of ``tiles`` neighbouring tiles of ``rows`` (at most ``most``) pixels by one channel register.
 
-    Weights of the next register of channels lie ``w_step`` bytes on. For filters ``taps`` wide with stride
-    ``stride`` and dilation 1; both 0: for any. ``deep``: for filters of several planes.
+    Weights of the next register of channels lie ``w_step`` bytes on, its inputs ``x_step``. For filters
+    ``taps`` wide with stride ``stride`` and dilation 1; both 0: for any. ``deep``: for filters of several
+    planes. ``grouped``: for groups of a few channels.
     """
-    tile = depthwise_tile(taps, stride, most, deep, cells)
+    tile = depthwise_tile(taps, stride, most, deep, cells, grouped)
 
     def sweep(rows, tiles, registers, x, x_col, x_tap, x_row, filter_rows, filter_cols, w, w_step, y, y_col,
-              bias, clamp, last, planes, x_deep, kept, place, place_col, flag):  # fmt: skip
+              bias, clamp, last, planes, x_deep, kept, place, place_col, flag, x_step, inputs,
+              outputs):  # fmt: skip
         lo, hi = load_scalar(clamp), load_scalar(clamp + 8)
         for _ in range(tiles):
             for r in range(registers):
                 lanes = last if r == registers - 1 else LANES
                 at = r * BYTES
-                tile(rows, x + at, x_col, x_tap, x_row, filter_rows, filter_cols, w + r * w_step, y + at,
-                     y_col, bias + at, lo, hi, lanes, planes, x_deep, kept, place + at // 2, place_col,
-                     flag)  # fmt: skip
+                tile(rows, x + r * x_step, x_col, x_tap, x_row, filter_rows, filter_cols, w + r * w_step,
+                     y + at, y_col, bias + at, lo, hi, lanes, planes, x_deep, kept, place + at // 2,
+                     place_col, flag, inputs, outputs)  # fmt: skip
             x += rows * x_col
             y += rows * y_col
             place += rows * place_col
 
     name = f"depthwise_sweep_{taps}_{stride}_{most}" + "_deep" * bool(deep) + "_cells" * cells
-    return Kernel(sweep, name, 22)
+    return Kernel(sweep, name + "_grouped" * grouped, 25)

@@ -1,8 +1,23 @@
-"""Combines the lanes of one register into one number, in a fixed order."""
+"""Across the lanes of one register: combined into one number, in a fixed order; picked by numbers."""
 
 from llvmlite import ir
 
-from bslite.kernels.cpu.vector.simd import I32, f32, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, primitive, vec_t
+from bslite.kernels.cpu.vector.target import picks_lanes
+
+#: The instructions that pick lanes, by the lanes of a register.
+PICK = {8: "llvm.x86.avx2.permps", 16: "llvm.x86.avx512.permvar.sf.512"}
+
+
+def picked_ir(builder, value, lanes):
+    """Lane ``lanes[i]`` of ``value`` in each lane i; ``lanes`` is a vector of int32."""
+    if picks_lanes():
+        return call_llvm(builder, PICK[LANES], VEC, [value, lanes])
+    found = ir.Constant(VEC, ir.Undefined)
+    for i in range(LANES):
+        lane = builder.extract_element(lanes, ir.Constant(I32, i))
+        found = builder.insert_element(found, builder.extract_element(value, lane), ir.Constant(I32, i))
+    return found
 
 
 def pairwise(builder, value, combine):

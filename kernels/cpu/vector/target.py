@@ -32,6 +32,13 @@ define <{words} x i32> @probe(<{words} x i32> %c, <{halves} x i16> %a, <{halves}
   ret <{words} x i32> %r
 }}
 """
+#: AVX has no integers in registers of 8 lanes, AVX2 has.
+_INTEGERS = """
+define <8 x i32> @probe(<8 x i32> %a, <8 x i32> %b) {
+  %r = add <8 x i32> %a, %b
+  ret <8 x i32> %r
+}
+"""
 #: The instruction that multiplies pairs of int16 and adds both products, by the lanes of a register.
 MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
 #: Whether instructions are those of x86.
@@ -79,6 +86,15 @@ def has_dots() -> bool:
         return False
     text = _DOTS.format(words=lanes, halves=2 * lanes, multiply=MULTIPLY[lanes])
     return "vpdpwssd" in assembly_of(text, cpu, features)
+
+
+@functools.cache
+def picks_lanes() -> bool:
+    """Whether one instruction picks lanes of a register by the numbers in another: AVX-512, AVX2."""
+    lanes, _, cpu, features = simd()
+    if not X86 or lanes == 4:
+        return False
+    return lanes == 16 or "%ymm" in assembly_of(_INTEGERS, cpu, features)
 
 
 @functools.cache

@@ -1,4 +1,6 @@
-"""Lowerings of convolutions: dense and grouped as a contraction, depthwise on a kernel of its own."""
+"""Lowerings of convolutions: dense and grouped as a contraction, depthwise and in small groups on a kernel
+of their own.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -56,8 +58,9 @@ def read_for(b: CpuBuilder, layer: Layer, filters: Filters, halo: Halo) -> tuple
         depth = cells(filters.group_depth)
         x = rounded(b, layer, b.read(name, exact=True), 1, halo)
         return x, filters._replace(group_depth=depth, dots=True)
-    depthwise = filters.depthwise and layer.residual is None
-    return b.read(name, halo=halo, exact=not depthwise), filters  # the GEMM tile loads A by the element
+    filters = filters._replace(in_registers=_in_registers(b.machine, layer, filters, math.prod(taps)))
+    x = b.read(name, halo=halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
+    return x, filters
 
 
 def _by_rows(
@@ -142,7 +145,7 @@ def convolve(
         residual = made_by(residual, window)
     xi, _, xp, xl, xc = volume(x).strides
     origin = Operand(x.buffer, x.offset + depth.start * xp + cols.start * xc + rows.start * xl)
-    if append is contraction and filters.depthwise and layer.residual is None:
+    if append is contraction and filters.in_registers:
         _depthwise(b, layer, x, y, origin, window, inside, filters)
         return
     merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # rows are contiguous
@@ -258,6 +261,23 @@ def _recut(
     return d, lines._replace(lines=d * lines.lines), geometry
 
 
+def _in_registers(machine: Machine, layer: Layer, filters: Filters, taps: int) -> bool:
+    """Whether a register holds channels of a pixel of whole groups: of one channel each, or of so few that a
+    panel of a group's filters would leave at least half of its lanes empty.
+
+    The lanes of a pixel are picked once for all filter columns that need it. With one tap, they are picked
+    for each product, so groups must be half as large.
+    """
+    inputs, outputs = filters.group_depth, filters.group_channels
+    if layer.residual is not None or filters.groups == 1:
+        return False
+    if filters.depthwise:
+        return True
+    few = inputs <= outputs <= machine.lanes // (2 if taps > 1 else 4) and machine.lanes >= 8
+    return not filters.recipe and few and machine.lanes % outputs == 0 and inputs * taps <= MOST_TERMS
+
+
+MOST_TERMS = 1024  # of a sum that is not taken in parts, where groups have several channels
 #: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.
 BY_FILTER_ROWS = {(cols, stride) for cols in (3, 5, 7) for stride in (1, 2)}
 PER_OUTPUT = 6.0  # cycles of a register of outputs besides its multiply-adds, mostly moving through L2
@@ -288,7 +308,9 @@ def _depthwise(
     inside: Windows,
     filters: Filters,
 ) -> None:
-    """Append one "depthwise" step: one filter per channel. ``inside``: the places of the windows."""
+    """Append one "depthwise" step: one filter per channel, or small groups. ``inside``: the places of the
+    windows.
+    """
     machine = b.machine
     deep = window.depth.taps > 1 or window.by_planes
     filter_rows, cols = window.rows.taps, window.cols.taps
@@ -301,11 +323,13 @@ def _depthwise(
     own = b.tuning.by_filter and (cols, sw) in BY_FILTER_ROWS and dw == 1
     tile = (cols, sw) if own else (0, 0)
     # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride
-    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1)))
+    grouped = not filters.depthwise
+    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1) - 2 * grouped))
     cut = cut_line(pixels, most)
     steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
     # loading a pixel for every multiply-add halves the rate
-    per_output = filter_lines * cols / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
+    products = filter_lines * cols * filters.group_depth
+    per_output = products / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
     cycles = registers * planes * lines * n * steady * per_output
     run = channel_run(machine, registers, filter_lines, x.shape[-1], 4 * abs(xc))
     items = choose_items(
@@ -315,7 +339,7 @@ def _depthwise(
         -(-registers // run),
         cycles,
         4 * abs(xl) * math.prod(volume(x).shape[2:4]),
-        4 * filter_lines * cols * registers * machine.lanes,
+        4 * products * registers * machine.lanes,
         4 * planes * lines * pixels * channels,
     )
     weights, biases, read = _depthwise_weights(b, layer, window, filters, channels)
@@ -328,10 +352,12 @@ def _depthwise(
         x_row=4 * window.rows.dilation * xl, x_tap=4 * dw * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
         lines=planes * lines, band_lines=items.band_lines, bands=items.bands, blocks=items.blocks,
         block_registers=items.block_panels * run, run=run, channels=channels,
+        group_inputs=filters.group_depth, group_outputs=filters.group_channels,
         filter_rows=filter_rows, filter_cols=cols, windows=inside, plane_lines=lines,
         x_plane=4 * window.depth.stride * xp, y_plane=4 * yp, filter_planes=window.depth.taps,
-        x_deep=4 * window.depth.dilation * xp, cut=cut, sweep=DepthwiseSweep(*tile, most, deep),
-        end=epilogue(layer.activation), stored=Cells.none(y.start),
+        x_deep=4 * window.depth.dilation * xp, cut=cut,
+        sweep=DepthwiseSweep(*tile, most, deep, grouped=grouped), end=epilogue(layer.activation),
+        stored=Cells.none(y.start),
     )  # fmt: skip
     writes = [y, sums] if sums else [y]
     step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], writes)
@@ -340,19 +366,25 @@ def _depthwise(
 def _depthwise_weights(
     b: CpuBuilder, layer: Layer, window: Window, filters: Filters, channels: int
 ) -> tuple[Operand, Operand, list[View]]:
-    """Filters ``[C/lanes][taps][lanes]`` and bias, and those of the two that are values."""
+    """Filters as `Depthwise` has them, and the bias; and those of the two that are values."""
     node, lanes = layer.node, b.machine.lanes
     matrices = weights_of(window, filters)
-    if matrices:  # the one column of every group is a column
-        rows = matrices._replace(cols=channels, col=matrices.runs[2], sizes=(1, 1, 1))
-        weights = [pack(b, rows, 1, 1, -(-channels // lanes))]
+    if matrices:  # all outputs are columns of one matrix, a tap and input of a filter is a tap
+        cols, inputs = window.cols.taps, filters.group_depth
+        rows = [matrices.taps[i : i + cols] for i in range(0, len(matrices.taps), cols)]
+        taps = [i * matrices.row + tap for row in rows for i in range(inputs) for tap in row]
+        column = matrices.runs[2] // filters.group_channels
+        one = matrices._replace(rows=1, cols=channels, col=column, taps=taps, sizes=(1, 1, 1))
+        weights = [pack(b, one, 1, 1, -(-channels // lanes))]
         at = weights[0].start
         bias = bias_of(b, layer)
         if bias is not None:
             return at, bias.start, [*weights, bias]
     else:
         weights = []
-        how = _how(window, filters)
-        at = Operand(b.const(filters.recipe + "depthwise", node.params["weight"], lanes=lanes, **how), 0)
+        recipe, how = filters.recipe + "depthwise", _how(window, filters)
+        if not filters.depthwise:
+            recipe, how = "small_groups", {"cols": window.cols.taps}
+        at = Operand(b.const(recipe, node.params["weight"], lanes=lanes, **how), 0)
     keys = [node.params["bias"]] if "bias" in node.params else []
     return at, Operand(b.const("bias_panels", *keys, channels=channels, lanes=lanes, groups=1), 0), weights
