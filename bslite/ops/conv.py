@@ -131,6 +131,9 @@ declare(
         conv_case("groups of 8, strided", (1, 40, 11, 13), 40, 5, 3, groups=5, stride=2, padding=(2, 1)),
         conv_case("groups of 2, dilated", (2, 22, 9, 10), 22, 3, 3, groups=11, dilation=2, padding=2),
         conv_case("groups of 3 to 4, 1x1", (1, 18, 5, 6), 24, 1, 1, groups=6),
+        conv_case("few outputs", (2, 40, 9, 8), 3, 3, 3, padding=1),
+        conv_case("one output, 1x1", (1, 53, 5, 6), 1, 1, 1),
+        conv_case("two outputs, strided, dilated", (1, 35, 11, 12), 2, 3, 2, stride=2, dilation=2, padding=1),
     ],
 )
 declare(
@@ -156,6 +159,7 @@ declare(
         conv_case("depthwise", (2, 37, 18), 37, 7, groups=37, padding=3),
         conv_case("depthwise, dilated, strided", (1, 20, 31), 20, 3, groups=20, dilation=3, stride=2),
         conv_case("groups of 4", (2, 36, 18), 36, 7, groups=9, padding=3),
+        conv_case("few outputs", (2, 33, 18), 2, 3, padding=1),
     ],
 )
 declare(
@@ -197,5 +201,6 @@ declare(
         conv_case("depthwise, dilated", (1, 18, 6, 7, 9), 18, 2, 3, 3, groups=18, dilation=2, padding=2),
         conv_case("groups of 4", (2, 20, 4, 6, 7), 20, 3, 3, 3, groups=5, padding=1),
         conv_case("groups of 2, across frames", (1, 20, 6, 4, 5), 20, 5, 1, 1, groups=10, padding=(2, 0, 0)),
+        conv_case("few outputs", (1, 33, 4, 5, 6), 2, 3, 3, 3, padding=1),
     ],
 )

@@ -13,8 +13,7 @@ from support.plans import run_tuned
 from bslite.machine import Machine
 from bslite.passes import simplify
 from bslite.plan import build_plan
-from bslite.plan.cpu.ops import conv
-from bslite.plan.cpu.ops.conv import BY_FILTER_ROWS
+from bslite.plan.cpu.ops.depthwise import BY_FILTER_ROWS, channel_run
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
@@ -142,9 +141,9 @@ def test_nan_and_infinities_stay_in_their_channel() -> None:
 def test_a_run_of_channels_fits_l1() -> None:
     machine = Machine(lanes=16, l1=48 << 10)
     for registers, lines, pixels in ((24, 3, 14), (12, 3, 28), (30, 5, 14), (60, 3, 7)):
-        run = conv.channel_run(machine, registers, lines, pixels, 64 * registers)
+        run = channel_run(machine, registers, lines, pixels, 64 * registers)
         assert 1 < run < registers
         assert lines * pixels * run * 64 <= 0.7 * machine.l1
     # 64 channels, 112 pixels: no fewer registers than all would meet more of L1's sets
-    assert conv.channel_run(machine, 4, 3, 112, 256) == 4
-    assert conv.channel_run(machine, 1, 3, 1000, 64) == 1
+    assert channel_run(machine, 4, 3, 112, 256) == 4
+    assert channel_run(machine, 1, 3, 1000, 64) == 1

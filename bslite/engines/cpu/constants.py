@@ -271,6 +271,14 @@ def _depthwise(params: Sequence[Array], lanes: int) -> Array:
     return padded.reshape(-1, lanes, taps.shape[1]).transpose(0, 2, 1)
 
 
+@recipe("across")
+def _across(params: Sequence[Array], lanes: int) -> Array:
+    """Weights ``[K, C, ...]`` with lanes along C: ``[...][C/lanes][K][lanes]``."""
+    k, c, *_ = params[0].shape
+    padded = np.pad(params[0].reshape(k, c, -1), ((0, 0), (0, -c % lanes), (0, 0)))
+    return padded.reshape(k, -1, lanes, padded.shape[2]).transpose(3, 1, 0, 2)
+
+
 @recipe("small_groups")
 def _small_groups(params: Sequence[Array], lanes: int, cols: int) -> Array:
     """Filters ``[K, C/groups, ..., R, cols]`` as ``[K/lanes][...*R][C/groups][cols][lanes]``."""

@@ -15,7 +15,7 @@ from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.packing import Pack
 from bslite.plan.cpu.reduction import Reduction
 from bslite.plan.cpu.step import CpuBuilder, step
-from bslite.plan.cpu.tiling import LineTiling, choose_items, line_length, line_tiling, sweep
+from bslite.plan.cpu.tiling import LineTiling, across_tiling, choose_items, line_length, line_tiling, sweep
 
 Geometry = dict[str, tuple[int, int, int]]
 
@@ -93,6 +93,7 @@ def contraction(
     how: Mapping[str, Any] | None = None,
     panel: int = 0,
     dots: bool = False,
+    across: bool = False,
 ) -> None:
     """Append one "conv" step over ``size``, and another one over the rest, if there is one.
 
@@ -101,13 +102,18 @@ def contraction(
     weights. ``group_depth``: input channels of a group, 0 for a single group. ``clipped``: the windows that
     leave the image, if any. ``bias``: in panels, a constant or a value, in place of the layer's. ``planes``:
     where lines are those of several planes. ``recipe``, ``how``: what packs the parameter. ``panel``: the
-    registers of a panel, if they are given. ``dots``: x and weights are cells of two bfloat16.
+    registers of a panel, if they are given. ``dots``: x and weights are cells of two bfloat16. ``across``:
+    lanes run along the sum.
     """
     images, lines, pixels, rest = size
     machine = b.machine
     group_channels = channels // groups
-    packed_already = 0 if pack else b.tuning.packed.get(layer.node.params["weight"], 0)
-    tiling = line_tiling(machine, pixels, group_channels, panel, packed_already)
+    packed_already = 0 if pack or across else b.tuning.packed.get(layer.node.params["weight"], 0)
+    tiling = (
+        across_tiling(machine, pixels, channels)
+        if across
+        else line_tiling(machine, pixels, group_channels, panel, packed_already)
+    )
     if packed_already and not panel and images == lines == 1:
         tiling = _as_packed(machine, tiling, pixels, group_channels, terms.size * groups, packed_already)
     panel_bytes = 4 * terms.size * tiling.width * machine.lanes
@@ -120,9 +126,9 @@ def contraction(
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
+        wide = {} if across else {"width": tiling.width, "groups": groups}
         panels = b.const(
-            recipe, layer.node.params["weight"], lanes=machine.lanes, width=tiling.width, groups=groups,
-            **(how or {}),
+            recipe, layer.node.params["weight"], lanes=machine.lanes, **wide, **(how or {})
         )  # fmt: skip
         weights = Operand(panels, 0)
     else:
@@ -148,8 +154,10 @@ def contraction(
         plane_lines=planes.lines, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=4 * terms.size * machine.lanes * tiling.registers,
-        width=tiling.width, tail_vecs=tiling.tail, cut=tiling.cut,
-        sweep=sweep(machine, tiling.width, dots), tail_sweep=sweep(machine, tiling.tail, dots),
+        width=tiling.width, tail_vecs=tiling.tail,
+        across_bytes=4 * channels * machine.lanes * -(-terms.depth // machine.lanes) if across else 0,
+        cut=tiling.cut, sweep=sweep(machine, tiling.width, dots, channels * across),
+        tail_sweep=sweep(machine, tiling.tail, dots, channels * across),
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
         weights_image=4 * weights_image, stored=Cells.none(y.start),
     )  # fmt: skip
@@ -163,7 +171,7 @@ def contraction(
             part_of(y, after, channels, geometry["y"], moved["y"]),
             residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
             channels, halo_reads, groups, group_depth, pack, clipped, bias, planes._replace(lines=1), recipe,
-            how, tiling.width, dots,
+            how, tiling.width, dots, across,
         )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu import gemm as contract
 from bslite.kernels.contracts.cpu.gemm import PackPanels, Three
@@ -122,6 +122,18 @@ def weights_of(window: Window, filters: Filters) -> Matrices | None:
     )
 
 
+def how_of(window: Window, filters: Filters) -> dict[str, Any]:
+    """Arguments of the recipes: for a filter that is split up, the taps of this part of it."""
+    if not filters.how:
+        return {}
+    return {
+        **filters.how,
+        "first": tuple(a.first_tap for a in window),
+        "step": tuple(a.tap_step for a in window),
+        "taps": tuple(a.taps for a in window),
+    }
+
+
 def packing(b: CpuBuilder, weights: Matrices) -> Pack:
     """What packs the weights for a step, and for the one of the pixels that remain only once."""
     made: list[View] = []
@@ -129,6 +141,23 @@ def packing(b: CpuBuilder, weights: Matrices) -> Pack:
     def packed(tiling: LineTiling) -> Packed:
         if not made:
             made.append(pack(b, weights, tiling.width, tiling.tail, tiling.panels))
+        return made[0], 0, 0
+
+    return packed
+
+
+def packing_across(b: CpuBuilder, weights: Matrices, window: Window) -> Pack:
+    """As `packing`, for sums along which lanes run: a matrix ``[outputs, depth]`` for each tap."""
+    w = volume(weights.memory)
+    turned = weights._replace(
+        rows=weights.cols, cols=weights.rows, row=weights.col, col=weights.row, taps=(0,),
+        sizes=tuple(a.taps for a in window), runs=tuple(w.strides[2:]),
+    )  # fmt: skip
+    made: list[View] = []
+
+    def packed(tiling: LineTiling) -> Packed:
+        if not made:
+            made.append(pack(b, turned, 1, 1, -(-turned.cols // b.machine.lanes)))
         return made[0], 0, 0
 
     return packed

@@ -47,6 +47,15 @@ def reduction(
     return Reduction(tuple(row + j * col for row in rows for j in range(s)), c, chunk * s)
 
 
+def reduction_across(
+    r: int, s: int, c: int, line: int, col: int, planes: int = 1, plane: int = 0
+) -> Reduction:
+    """As `reduction`, where each lane sums every so many terms: in one part."""
+    rows = [k * plane + i * line for k in range(planes) for i in range(r)]
+    offsets = tuple(row + j * col for row in rows for j in range(s))
+    return Reduction(offsets, c, len(offsets))
+
+
 def reduction_of_rows(c: int, outputs: int) -> Reduction:
     """The sum over the ``c`` features of a row, for so many outputs."""
     parts = _parts(c, LONGEST_OF_FEW) if outputs <= FEW else 1

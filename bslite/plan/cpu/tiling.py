@@ -43,9 +43,30 @@ def max_rows(machine: Machine, vecs: int) -> int:
     return max(1, min(TALLEST, (machine.registers - vecs - 1) // vecs))
 
 
-def sweep(machine: Machine, vecs: int, dots: bool = False) -> GemmSweep:
-    """The microkernel for panels of ``vecs`` registers; ``dots``: of cells of two bfloat16."""
+def sweep(machine: Machine, vecs: int, dots: bool = False, across: int = 0) -> GemmSweep:
+    """The microkernel for panels of ``vecs`` registers; ``dots``: of cells of two bfloat16; ``across``: for
+    so many outputs, with lanes that run along the sum.
+    """
+    if across:
+        return GemmSweep(across, across_rows(machine, across), across=True)
     return GemmSweep(vecs, max_rows(machine, vecs), dots=dots)
+
+
+def across_rows(machine: Machine, outputs: int) -> int:
+    """The most pixels of a tile whose lanes run along the sum: an accumulator for each of a pixel's
+    ``outputs``, a register of weights for each output, and one of the pixel; 0 where lanes are too few.
+    """
+    most = min(TALLEST, (machine.registers - outputs - 2) // outputs)
+    return most if most > 1 and machine.lanes >= 8 and outputs <= machine.lanes else 0
+
+
+def across_tiling(machine: Machine, pixels: int, outputs: int) -> LineTiling:
+    """The cut of a line of ``pixels`` by ``outputs`` whose lanes run along the sum."""
+    cut = cut_line(pixels, across_rows(machine, outputs))
+    tiles = (cut.tiles1, cut.rows1), (cut.tiles2, cut.rows2)
+    return LineTiling(
+        1, 1, 1, cut, sum(n * tile_cycles(machine, r, outputs) for n, r in tiles) / machine.lanes
+    )
 
 
 def cut_line(pixels: int, most: int) -> Cut:

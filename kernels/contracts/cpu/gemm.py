@@ -38,8 +38,9 @@ class Conv(StepRecord, kernel="conv"):
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
     ``blocks_outer``. A panel holds the weights of ``width`` vector registers of channels, the last panel of a
     group those of ``tail_vecs``. ``offsets`` says where each tap begins; the kernel sums ``chunk_taps`` of
-    them at a time. ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are
-    inside. Lines are those of all planes of a volume, ``plane_lines`` each.
+    them at a time. Where lanes run along the sum, the weights of a tap have ``across_bytes``, else that is 0.
+    ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are inside. Lines are
+    those of all planes of a volume, ``plane_lines`` each.
     """
 
     x: Operand
@@ -82,6 +83,7 @@ class Conv(StepRecord, kernel="conv"):
     group_weight_bytes: int
     width: int
     tail_vecs: int
+    across_bytes: int
     cut: Cut
     sweep: GemmSweep
     tail_sweep: GemmSweep
@@ -94,12 +96,13 @@ class Conv(StepRecord, kernel="conv"):
     @property
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``."""
-        return f"{self.cut.rows1}x{self.width}"
+        return f"{self.cut.rows1}x{self.sweep.vecs if self.across_bytes else self.width}"
 
     @property
     def beside(self) -> str:
         """What the step makes beside its results, in words; empty for nothing."""
-        return self.stored.said
+        along = "lanes run along the sum" if self.across_bytes else ""
+        return "; ".join(filter(None, (along, self.stored.said)))
 
     @property
     def of_parts(self) -> int:

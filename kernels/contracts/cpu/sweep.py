@@ -9,6 +9,8 @@ class GemmSweep(Variant):
     With ``dots``, factors are cells of two bfloat16, and their dot products are added up. Results may be
     stored as cells, too.
 
+    With ``across``, lanes run along the sum, for layers of ``vecs`` outputs alone.
+
     With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
     hardware prefetches, which is enough where weights are one long stream.
     """
@@ -17,6 +19,7 @@ class GemmSweep(Variant):
     most: int
     fetches: bool = True
     dots: bool = False
+    across: bool = False
 
 
 class DepthwiseSweep(Variant):

@@ -49,7 +49,7 @@ def conv(step, bases, item, scratch):
     has_residual = s.has_residual
     residual = s.residual + image * s.residual_image if has_residual else 0
 
-    taps, chunk_taps, depth = s.taps, s.chunk_taps, s.depth
+    taps, chunk_taps, depth, across_bytes = s.taps, s.chunk_taps, s.depth, s.across_bytes
     group_panels, group_channels, width, tail_vecs = s.group_panels, s.group_channels, s.width, s.tail_vecs
     tiles1, tiles2, rows1, rows2, activation = s.tiles1, s.tiles2, s.rows1, s.rows2, s.activation
     done1 = tiles1 * rows1
@@ -77,17 +77,18 @@ def conv(step, bases, item, scratch):
         panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + nth * width)
         panel_x = x + group * s.x_group_bytes
         panel_y = y if cells_only else y + channel_bytes
+        tap_bytes = across_bytes if across_bytes else depth * vecs * BYTES
         tap = 0
         while tap < taps:
             count = min(chunk_taps, taps - tap)
             final = tap + count == taps
             clamp = s.lo_cell if final else s.minus_inf_cell
-            chunk_weights = panel_weights + tap * depth * vecs * BYTES
+            chunk_weights = panel_weights + tap * tap_bytes
             # While the tiles of this chunk compute, fetch the next chunk (the panels lie one after the
             # other), each tile a part of it; a tile's code fixes how much it fetches: PREFETCHES lines every
             # UNROLL steps.
-            ahead = chunk_weights + count * depth * vecs * BYTES
-            fetched = ahead + count * depth * vecs * BYTES
+            ahead = chunk_weights + count * tap_bytes
+            fetched = ahead + count * tap_bytes
             share = count * (depth // UNROLL) * PREFETCHES * 64
             for number in range(first_line, last_line):
                 plane, line = number // plane_lines, number % plane_lines
@@ -112,7 +113,7 @@ def conv(step, bases, item, scratch):
                         if tap == 0:  # no part of a sum is read
                             c, c_col = place, place_col
                 line_offsets = offsets + 8 * from_tap
-                line_weights = chunk_weights + (from_tap - tap) * depth * vecs * BYTES
+                line_weights = chunk_weights + (from_tap - tap) * tap_bytes
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + plane * r_plane + line * r_line + channel_bytes, r_col

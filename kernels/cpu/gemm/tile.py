@@ -47,6 +47,55 @@ class Operands(NamedTuple):
     flag: Any  # raised by results without a finite bfloat16
 
 
+class End:
+    """What follows the sums of a tile: bias, residual, clamp and store. Made before the sums, it prefetches
+    the lines that it needs, so that they have arrived when these are done.
+    """
+
+    def __init__(self, builder: Any, rows: int, vecs: int, op: Operands) -> None:
+        self.builder, self.op = builder, op
+        self.tile = [(i, v) for i in range(rows) for v in range(vecs)]
+        self.partial = [v == vecs - 1 for _, v in self.tile]
+        self.c, self.residual = (
+            self._places(op.c, op.c_row, rows), self._places(op.residual, op.residual_row, rows)
+        )  # fmt: skip
+        self.has_residual = builder.icmp_signed("!=", op.residual, const(0))
+        for place in self.c:
+            simd.prefetch_ir(builder, place, write=True)
+        with builder.if_then(self.has_residual):
+            for place in self.residual:
+                simd.prefetch_ir(builder, place)
+        self.resumed = builder.icmp_signed("!=", op.resume, const(0))
+        self.bias = [builder.add(op.bias, const(v * BYTES)) for v in range(vecs)]
+        for place in self.bias:
+            simd.prefetch_ir(builder, place)
+
+    def _places(self, address: Any, stride: Any, rows: int) -> list[Any]:
+        starts = [self.builder.add(address, self.builder.mul(stride, const(i))) for i in range(rows)]
+        return [self.builder.add(starts[i], const(v * BYTES)) for i, v in self.tile]
+
+    def of(self, acc: list[Any]) -> list[Any]:
+        """The results from the sums.
+
+        The bias is added at the end: a running sum that starts from a large one rounds every small term to
+        its last place. An earlier part of the reduction in C takes its place; parts that are summed
+        separately keep the rounding error of long reductions small.
+        """
+        builder, op = self.builder, self.op
+        mask = simd.first_lanes(builder, op.last)
+        biases = [simd.load_ir(builder, place) for place in self.bias]
+        biases = [builder.select(self.resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
+        acc = [builder.fadd(x, biases[v]) for x, (_, v) in zip(acc, self.tile, strict=True)]
+        acc = add_if(builder, self.resumed, acc, self.c, mask, self.partial)
+        acc = add_if(builder, self.has_residual, acc, self.residual, mask, self.partial)
+        low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
+        return [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
+
+    def store(self, results: list[Any]) -> None:
+        """Write the results to C."""
+        store_tile(self.builder, self.c, results, self.op.last, self.partial)
+
+
 def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool) -> None:
     """Emits a tile of ``rows`` x ``vecs`` accumulators. It may over-read C and the residual by one vector.
 
@@ -54,32 +103,10 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, d
 
     With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
     """
-    tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = groups_of(rows)
     multiply = dot_ir if dots else simd.fma_ir
-
-    def places(address: Any, stride: Any) -> list[Any]:
-        starts = [builder.add(address, builder.mul(stride, const(i))) for i in range(rows)]
-        return [builder.add(starts[i], const(v * BYTES)) for i, v in tile]
-
-    c_places, residual_places = places(op.c, op.c_row), places(op.residual, op.residual_row)
-    has_residual = builder.icmp_signed("!=", op.residual, const(0))
-
-    # Prefetch the lines that the end of the tile needs, so that they have arrived when the sum is done.
-    for place in c_places:
-        simd.prefetch_ir(builder, place, write=True)
-    with builder.if_then(has_residual):
-        for place in residual_places:
-            simd.prefetch_ir(builder, place)
-
-    # The bias is added at the end: a running sum that starts from a large one rounds every small term to its
-    # last place. An earlier part of the reduction in C takes its place; parts that are summed separately keep
-    # the rounding error of long reductions small.
-    resumed = builder.icmp_signed("!=", op.resume, const(0))
-    bias_places = [builder.add(op.bias, const(v * BYTES)) for v in range(vecs)]
-    for place in bias_places:
-        simd.prefetch_ir(builder, place)
-    start = [ir.Constant(VEC, [0.0] * LANES) for _ in tile]
+    end = End(builder, rows, vecs, op)
+    start = [ir.Constant(VEC, [0.0] * LANES)] * (rows * vecs)
 
     def steps_of(count: int) -> Any:
         """A loop body of ``count`` rank-1 updates; carried values: b, ahead, a pointer per group of rows,
@@ -118,20 +145,12 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, d
         return [*carried[:2], *carried[2 + len(groups) :]]
 
     _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
-
-    mask, partial = simd.first_lanes(builder, op.last), [v == vecs - 1 for _, v in tile]
-    biases = [simd.load_ir(builder, place) for place in bias_places]
-    biases = [builder.select(resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
-    acc = [builder.fadd(x, biases[v]) for x, (_, v) in zip(acc, tile, strict=True)]
-    acc = add_if(builder, resumed, acc, c_places, mask, partial)
-    acc = add_if(builder, has_residual, acc, residual_places, mask, partial)
-    low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
-    acc = [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
+    acc = end.of(acc)
     if not dots:
-        store_tile(builder, c_places, acc, op.last, partial)
+        end.store(acc)
         return
     with builder.if_then(builder.icmp_signed("!=", op.kept, const(0))):
-        store_tile(builder, c_places, acc, op.last, partial)
+        end.store(acc)
     with builder.if_then(builder.icmp_signed("!=", op.cells, const(0))):
         starts = [builder.add(op.cells, builder.mul(op.cells_row, const(i))) for i in range(rows)]
         store_cells(builder, starts, acc, vecs, op.last, op.flag)

@@ -1,33 +1,27 @@
-"""Lowerings of convolutions: dense and grouped as a contraction, depthwise and in small groups on a kernel
-of their own.
-"""
+"""Lowerings of convolutions: dense and grouped ones as a contraction; the others are in `depthwise`."""
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
 from bslite import ops
-from bslite.kernels.contracts.cpu.cells import Cells
-from bslite.kernels.contracts.cpu.gemm import Depthwise, Windows
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep
+from bslite.kernels.contracts.cpu.gemm import Windows
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import View, with_halo
+from bslite.plan.core.views import View
 from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
-from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
-from bslite.plan.cpu.line_sums import line_sums_of
-from bslite.plan.cpu.packing import bias_of, pack, packing, weights_of, with_weight
-from bslite.plan.cpu.reduction import reduction
+from bslite.plan.cpu.ops.depthwise import depthwise, in_registers
+from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
+from bslite.plan.cpu.reduction import LONGEST, reduction, reduction_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded
 from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
-from bslite.plan.cpu.step import CpuBuilder, step
-from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
+from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.cpu.tiling import across_rows
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
@@ -58,7 +52,7 @@ def read_for(b: CpuBuilder, layer: Layer, filters: Filters, halo: Halo) -> tuple
         depth = cells(filters.group_depth)
         x = rounded(b, layer, b.read(name, exact=True), 1, halo)
         return x, filters._replace(group_depth=depth, dots=True)
-    filters = filters._replace(in_registers=_in_registers(b.machine, layer, filters, math.prod(taps)))
+    filters = filters._replace(in_registers=in_registers(b.machine, layer, filters, math.prod(taps)))
     x = b.read(name, halo=halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
     return x, filters
 
@@ -146,13 +140,15 @@ def convolve(
     xi, _, xp, xl, xc = volume(x).strides
     origin = Operand(x.buffer, x.offset + depth.start * xp + cols.start * xc + rows.start * xl)
     if append is contraction and filters.in_registers:
-        _depthwise(b, layer, x, y, origin, window, inside, filters)
+        depthwise(b, layer, x, y, origin, window, inside, filters)
         return
-    merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # rows are contiguous
-    terms = reduction(
-        rows.taps, cols.taps, filters.group_depth, rows.dilation * xl, cols.dilation * xc, merged, depth.taps,
-        depth.dilation * xp,
-    )  # fmt: skip
+    across = append is contraction and _across(b.machine, filters, window.taps)
+    near, planes = (rows.dilation * xl, cols.dilation * xc), (depth.taps, depth.dilation * xp)
+    if across:
+        terms = reduction_across(rows.taps, cols.taps, filters.group_depth, *near, *planes)
+    else:
+        merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # whole rows
+        terms = reduction(rows.taps, cols.taps, filters.group_depth, *near, merged, *planes)
     n, channels, d, p, q = volume(y).shape
     yi, _, yp, yl, yc = volume(y).strides
     geometry = {"x": (xi, rows.stride * xl, cols.stride * xc), "y": (yi, yl, yc), "r": (0, 0, 0)}
@@ -160,7 +156,11 @@ def convolve(
     if residual is not None:
         ri, _, between["r"], rl, rc = volume(residual).strides
         geometry["r"] = (ri, rl, rc)
-    if append is contraction and _on_tiles(b, layer, x, origin, y, residual, window, filters, clipped):
+    if (
+        append is contraction
+        and not across
+        and _on_tiles(b, layer, x, origin, y, residual, window, filters, clipped)
+    ):
         return
     size = Lines(n, d * p, q)
     if rows.taps == 1 and (by_planes or not clipped):
@@ -168,6 +168,10 @@ def convolve(
             b, window, (n, d, p, q), filters, geometry, between, clipped, len(y.shape) == 3 or p == 1
         )
     weights = weights_of(window, filters)
+    recipe = filters.recipe + ("rounded_panels" if filters.dots else "panels")
+    given = packing(b, weights) if weights else None
+    if across:
+        recipe, given = "across", packing_across(b, weights, window) if weights else None
     row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
     append(
         b, layer, origin, y, residual, size, geometry, terms,
@@ -175,9 +179,8 @@ def convolve(
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
         clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps),
         planes=Planes(size.lines // d, **between) if d > 1 else None,
-        recipe=filters.recipe + ("rounded_panels" if filters.dots else "panels"), how=_how(window, filters),
-        dots=filters.dots,
-        **({"pack": packing(b, weights), "bias": bias_of(b, layer, filters.groups)} if weights else {}),
+        recipe=recipe, how=how_of(window, filters), dots=filters.dots, **({"across": True} if across else {}),
+        **({"pack": given, "bias": bias_of(b, layer, filters.groups)} if weights else {}),
     )  # fmt: skip
 
 
@@ -210,25 +213,13 @@ def _on_tiles(
     else:
         key = layer.node.params["weight"]
         weights = stored(
-            b, key, filters.groups, filters.group_channels, filters.recipe, **_how(window, filters)
+            b, key, filters.groups, filters.group_channels, filters.recipe, **how_of(window, filters)
         )
     of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
         clipped, weights, whole if window.taps > 1 else None, lambda: bias_of(b, layer, filters.groups),
     )  # fmt: skip
-
-
-def _how(window: Window, filters: Filters) -> dict[str, Any]:
-    """Arguments of the recipes: for a filter that is split up, the taps of this part of it."""
-    if not filters.how:
-        return {}
-    return {
-        **filters.how,
-        "first": tuple(a.first_tap for a in window),
-        "step": tuple(a.tap_step for a in window),
-        "taps": tuple(a.taps for a in window),
-    }
 
 
 def _recut(
@@ -261,130 +252,19 @@ def _recut(
     return d, lines._replace(lines=d * lines.lines), geometry
 
 
-def _in_registers(machine: Machine, layer: Layer, filters: Filters, taps: int) -> bool:
-    """Whether a register holds channels of a pixel of whole groups: of one channel each, or of so few that a
-    panel of a group's filters would leave at least half of its lanes empty.
+def _across(machine: Machine, filters: Filters, taps: int) -> bool:
+    """Whether lanes run along the sums of a convolution of so few outputs that these would leave most of the
+    lanes of a panel empty. The size of the filters alone says so.
 
-    The lanes of a pixel are picked once for all filter columns that need it. With one tap, they are picked
-    for each product, so groups must be half as large.
+    A register of terms then takes a multiply-add and some loads for each output; adding up its lanes takes
+    some operations for each result.
     """
-    inputs, outputs = filters.group_depth, filters.group_channels
-    if layer.residual is not None or filters.groups == 1:
+    outputs, depth = filters.group_channels, filters.group_depth
+    if filters.groups > 1 or filters.dots or filters.recipe:
         return False
-    if filters.depthwise:
-        return True
-    few = inputs <= outputs <= machine.lanes // (2 if taps > 1 else 4) and machine.lanes >= 8
-    return not filters.recipe and few and machine.lanes % outputs == 0 and inputs * taps <= MOST_TERMS
+    blocks = taps * -(-depth // machine.lanes)
+    worth = 0 < blocks <= LONGEST and outputs * (1.3 * blocks + ADD_UP) <= 0.7 * taps * depth
+    return worth and across_rows(machine, outputs) > 0
 
 
-MOST_TERMS = 1024  # of a sum that is not taken in parts, where groups have several channels
-#: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.
-BY_FILTER_ROWS = {(cols, stride) for cols in (3, 5, 7) for stride in (1, 2)}
-PER_OUTPUT = 6.0  # cycles of a register of outputs besides its multiply-adds, mostly moving through L2
-
-
-def channel_run(machine: Machine, registers: int, lines: int, pixels: int, pixel: int) -> int:
-    """The number of channel registers to take through all lines of an image before the next ones.
-
-    ``lines`` lines of that many registers, ``pixels`` long, stay in L1, because the next line of output reads
-    most of them again. Pixels are ``pixel`` bytes apart; where that is a multiple of 2, 4, ... registers, so
-    few use only every second, fourth, ... set of L1, and fewer registers make no more room. Where none stay,
-    the number is all of them: data from further away should lie together.
-    """
-    register = 4 * machine.lanes
-    fits = int(0.7 * machine.l1) // (lines * pixels * register)
-    if fits < min(registers, max(1, math.gcd(pixel, 4096) // register)):
-        return registers
-    return -(-registers // -(-registers // fits))
-
-
-def _depthwise(
-    b: CpuBuilder,
-    layer: Layer,
-    x: View,
-    y: View,
-    origin: Operand,
-    window: Window,
-    inside: Windows,
-    filters: Filters,
-) -> None:
-    """Append one "depthwise" step: one filter per channel, or small groups. ``inside``: the places of the
-    windows.
-    """
-    machine = b.machine
-    deep = window.depth.taps > 1 or window.by_planes
-    filter_rows, cols = window.rows.taps, window.cols.taps
-    filter_lines = window.depth.taps * filter_rows
-    n, channels, planes, lines, pixels = volume(y).shape
-    registers = -(-channels // machine.lanes)
-    xi, _, xp, xl, xc = volume(x).strides
-    yi, _, yp, yl, yc = volume(y).strides
-    sw, dw = window.cols.stride, window.cols.dilation
-    own = b.tuning.by_filter and (cols, sw) in BY_FILTER_ROWS and dw == 1
-    tile = (cols, sw) if own else (0, 0)
-    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride
-    grouped = not filters.depthwise
-    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1) - 2 * grouped))
-    cut = cut_line(pixels, most)
-    steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
-    # loading a pixel for every multiply-add halves the rate
-    products = filter_lines * cols * filters.group_depth
-    per_output = products / machine.fma_ports * (1 if tile[0] else 2) + PER_OUTPUT
-    cycles = registers * planes * lines * n * steady * per_output
-    run = channel_run(machine, registers, filter_lines, x.shape[-1], 4 * abs(xc))
-    items = choose_items(
-        machine,
-        n,
-        planes * lines,
-        -(-registers // run),
-        cycles,
-        4 * abs(xl) * math.prod(volume(x).shape[2:4]),
-        4 * products * registers * machine.lanes,
-        4 * planes * lines * pixels * channels,
-    )
-    weights, biases, read = _depthwise_weights(b, layer, window, filters, channels)
-    sums = line_sums_of(b, layer, y)
-    si, _, sl, _ = sums.strides if sums else (0, 0, 0, 0)
-    record = Depthwise(
-        origin, y.start, weights, biases, sums.start if sums else y.start, has_sums=int(sums is not None),
-        sums_image=4 * si, sums_line=4 * sl,
-        x_image=4 * xi, x_line=4 * window.rows.stride * xl, x_col=4 * sw * xc,
-        x_row=4 * window.rows.dilation * xl, x_tap=4 * dw * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
-        lines=planes * lines, band_lines=items.band_lines, bands=items.bands, blocks=items.blocks,
-        block_registers=items.block_panels * run, run=run, channels=channels,
-        group_inputs=filters.group_depth, group_outputs=filters.group_channels,
-        filter_rows=filter_rows, filter_cols=cols, windows=inside, plane_lines=lines,
-        x_plane=4 * window.depth.stride * xp, y_plane=4 * yp, filter_planes=window.depth.taps,
-        x_deep=4 * window.depth.dilation * xp, cut=cut,
-        sweep=DepthwiseSweep(*tile, most, deep, grouped=grouped), end=epilogue(layer.activation),
-        stored=Cells.none(y.start),
-    )  # fmt: skip
-    writes = [y, sums] if sums else [y]
-    step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], writes)
-
-
-def _depthwise_weights(
-    b: CpuBuilder, layer: Layer, window: Window, filters: Filters, channels: int
-) -> tuple[Operand, Operand, list[View]]:
-    """Filters as `Depthwise` has them, and the bias; and those of the two that are values."""
-    node, lanes = layer.node, b.machine.lanes
-    matrices = weights_of(window, filters)
-    if matrices:  # all outputs are columns of one matrix, a tap and input of a filter is a tap
-        cols, inputs = window.cols.taps, filters.group_depth
-        rows = [matrices.taps[i : i + cols] for i in range(0, len(matrices.taps), cols)]
-        taps = [i * matrices.row + tap for row in rows for i in range(inputs) for tap in row]
-        column = matrices.runs[2] // filters.group_channels
-        one = matrices._replace(rows=1, cols=channels, col=column, taps=taps, sizes=(1, 1, 1))
-        weights = [pack(b, one, 1, 1, -(-channels // lanes))]
-        at = weights[0].start
-        bias = bias_of(b, layer)
-        if bias is not None:
-            return at, bias.start, [*weights, bias]
-    else:
-        weights = []
-        recipe, how = filters.recipe + "depthwise", _how(window, filters)
-        if not filters.depthwise:
-            recipe, how = "small_groups", {"cols": window.cols.taps}
-        at = Operand(b.const(recipe, node.params["weight"], lanes=lanes, **how), 0)
-    keys = [node.params["bias"]] if "bias" in node.params else []
-    return at, Operand(b.const("bias_panels", *keys, channels=channels, lanes=lanes, groups=1), 0), weights
+ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
