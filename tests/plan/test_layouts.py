@@ -90,3 +90,28 @@ def test_rows_of_an_attention_are_summed_where_they_lie() -> None:
     assert chain.layers == ("softmax", "mixed", "kept", "divided")
     assert {s.kernel for p in chain.plans for s in p.steps} == {"softmax", "elementwise", "reduce"}
     check(spec, noise(2, 3, 40, 16))
+
+
+def test_branches_of_an_image_lie_as_the_image_does() -> None:
+    """Split attention (ResNeSt): the branches of a grouped convolution are summed and weighed as they lie."""
+    g = Graph()
+    x = g.input("x", ("N", 8, 12, 9), (2, 8, 12, 9))
+    both = g("conv2d", "both", x, weight=noise(64, 4, 3, 3, scale=0.3), padding=1, groups=2)
+    split = g("reshape", "split", both, shape=(0, 2, 32, 12, 9))
+    pooled = g(
+        "mean", "pooled", g("sum", "summed", split, axes=(1,), keepdim=False), axes=(2, 3), keepdim=True
+    )
+    gates = g("sigmoid", "gates", g("conv2d", "gate", pooled, weight=noise(64, 32, 1, 1, scale=0.3)))
+    weighed = g("mul", "weighed", split, g("reshape", "each", gates, shape=(0, 2, 32, 1, 1)))
+    shifted = g("relu", "shifted", weighed)
+    spec = g.build(
+        g("conv2d", "out", g("sum", "again", shifted, axes=(1,), keepdim=False), weight=noise(8, 32, 1, 1))
+    )
+    plan = build_plan(simplify(spec), [(1, 8, 12, 9)], detect(2))
+    turned = [
+        s.layers
+        for s in plan.steps
+        if s.kernel == "transpose" and {"summed", "weighed", "again"} & {*s.layers}
+    ]
+    assert not turned
+    check(spec, noise(2, 8, 12, 9))

@@ -39,6 +39,10 @@ class Target(Protocol[M, T, S]):
         """Whether kernels load whole vectors, and so read beyond the last element of a view."""
 
     @property
+    def any_order(self) -> bool:
+        """Whether elementwise kernels are as fast in any order of the axes."""
+
+    @property
     def pixel_padding(self) -> int:
         """Elements that keep pixels a page apart out of one set of L1."""
 
@@ -178,8 +182,12 @@ class Builder(Generic[M, T, S]):
         assert found is not None
         return found
 
-    def write(self, name: str, inner: int | None = None) -> View:
-        """The view that the layer making ``name`` must write; recorded as the value of that name."""
+    def write(self, name: str, inner: int | None = None, like: Sequence[View] = ()) -> View:
+        """The view that the layer making ``name`` must write; recorded as the value of that name.
+
+        A layer that takes axes in any order names what it reads, ``like``: where the model says nothing of
+        the value's channels, its axes lie as they do in the first view of its shape.
+        """
         shape = self.shapes[name]
         if shape:
             inner = self.inner(name) if inner is None else inner % len(shape)
@@ -187,11 +195,34 @@ class Builder(Generic[M, T, S]):
             place = self._places[name]
             root = self._root(place.root).slice(place.axis, place.start, place.start + shape[place.axis])
             view = self._rows_of(name, root, place.root)
+        elif like and self.target.any_order and (found := self._lie_as(name, like)):
+            view = found
         elif inner is None or inner == self.inner(name):
             view = self._rows_of(name, self._root(name), name)
         else:
             view = self.fresh(shape, inner, NO_HALO)
         self.values[name] = view
+        return view
+
+    def _lie_as(self, name: str, like: Sequence[View]) -> View | None:
+        """A new buffer for the value ``name`` with its axes in the order of one in ``like``, where that is
+        free to choose: of values of more axes than images have, that nothing is concatenated with.
+        """
+        shape = self.shapes[name]
+        if len(shape) < 5 or name in self._roots or name in self._direct or name in self._halos:
+            return None
+        found = next((v for v in like if v.shape == shape and all(s > 0 for s in v.strides)), None)
+        if found is None or name in self.second or any(p.root == name for p in self._places.values()):
+            return None
+        order = sorted(range(len(shape)), key=lambda a: -found.strides[a])
+        dense = contiguous(tuple(shape[a] for a in order))
+        view = View(
+            self.buffer(size_of(shape)).name,
+            0,
+            shape,
+            tuple(dense[order.index(a)] for a in range(len(shape))),
+        )
+        self._roots[name] = view
         return view
 
     def writable(self, name: str, inner: int) -> tuple[View, View]:

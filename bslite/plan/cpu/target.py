@@ -18,6 +18,7 @@ class Cpu:
     machine: Machine
     tuning: Tuning
     over_reads: bool = True
+    any_order: bool = True
 
     @property
     def pixel_padding(self) -> int:

@@ -20,6 +20,7 @@ class Gpu:
     machine: GpuMachine
     tuning: Tuning
     over_reads: bool = False
+    any_order: bool = False  # neighbouring threads take neighbouring elements
     pixel_padding: int = 0  # none: shared memory has banks, and L2 is hashed
 
     copy = staticmethod(copy_step)

@@ -1,4 +1,4 @@
-"""Lowering of convolutions whose registers hold channels of a pixel: depthwise, in groups of a few channels."""
+"""Lowering of convolutions whose registers hold channels of a pixel: depthwise, or small groups of channels."""
 
 import math
 

@@ -50,6 +50,8 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)
     if node.op in ANY_ORDER and x.strides[inner] != 1:
         inner = next((a for a in axes if shape[a] > 1 and x.strides[a] == 1), inner)
+    if inner in kept and x.strides[inner] != 1:  # lanes stand side by side: any axis will do
+        inner = max(kept, key=lambda a: (x.strides[a] == 1 and shape[a] >= b.machine.lanes, a == inner))
     x = b.arranged(x, inner, exact=True)
     sizes = tuple(shape[a] for a in kept)
     target = y

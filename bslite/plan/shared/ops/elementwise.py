@@ -32,7 +32,7 @@ CASTS = {
 def elementwise_layer(b: AnyBuilder, layer: Layer, function: str, fails: str | None = None) -> None:
     """Append ``function`` of the layer's inputs, then its activation. ``fails``: the message of its flag."""
     operands = [b.values[name] for name in layer.node.inputs]
-    y = b.write(layer.name)
+    y = b.write(layer.name, like=operands)
     flag = b.flag(layer.name, fails) if fails else None
     b.target.elementwise_step(b, function, operands, y, activation(layer.activation), flag)
 
@@ -40,7 +40,8 @@ def elementwise_layer(b: AnyBuilder, layer: Layer, function: str, fails: str | N
 @lowers(*ACTIVATIONS)
 def lower_activation(b: AnyBuilder, layer: Layer) -> None:
     """Lower an activation that is a layer of its own."""
-    x, y = b.values[layer.node.inputs[0]], b.write(layer.name)
+    x = b.values[layer.node.inputs[0]]
+    y = b.write(layer.name, like=[x])
     b.target.elementwise_step(b, "copy", [x], y, activation(layer.node), None)
 
 
