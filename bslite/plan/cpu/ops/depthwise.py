@@ -1,4 +1,4 @@
-"""Lowering of convolutions whose registers hold channels of a pixel: depthwise, or small groups of channels."""
+"""Lowering of convolutions whose registers hold channels of a pixel: depthwise, small groups of channels."""
 
 import math
 
