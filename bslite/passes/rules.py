@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
+from bslite.passes.ahead import computed_ahead
 from bslite.passes.draft import Draft
 from bslite.passes.fuse import ACTIVATIONS, BINARY
 from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
@@ -17,7 +18,6 @@ from bslite.passes.moves import (
 )
 from bslite.passes.one_hot import function_into_table, one_hot_product
 from bslite.passes.parts import batch_norm_in_parts
-from bslite.passes.repeated import same_for_all_images
 from bslite.passes.through import GRADIENTS, through_activation
 from bslite.spec import Node
 
@@ -50,5 +50,5 @@ def apply_rules(draft: Draft) -> None:
     for name in list(draft.nodes):
         while name in draft.nodes:
             node = draft.nodes[name]
-            if not any(rule(draft, node) for rule in (same_for_all_images, *RULES.get(node.op, ()))):
+            if not any(rule(draft, node) for rule in (computed_ahead, *RULES.get(node.op, ()))):
                 break

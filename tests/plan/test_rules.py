@@ -307,3 +307,17 @@ def test_a_reduction_keeps_the_axes_that_a_reshape_gives_back() -> None:
     scaled = net("mul", x, net("reshape", means, shape=(0, 6, 1, 1)))
     first = net("reshape", net("sum", means, axes=[1], keepdim=False), shape=(0, 1, 1, 1))
     check(net.build(net("add", scaled, first)), "mean", "reshape", "mul", "sum", "reshape", "add")
+
+
+def test_what_depends_on_no_input_is_computed_once() -> None:
+    """A table of positions of Swin v2: linear layers of constants, an activation, a permutation."""
+    net, x = image()
+    table = net("relu", net("linear", array(20, 2), weight=array(30, 2), bias=array(30)))
+    table = net("permute", net("linear", table, weight=array(6, 30)), order=[1, 0])
+    check(net.build(net("mul", x, net("reshape", table, shape=(6, 5, 4)))), "mul")
+    net, x = image()  # an output stays, and so does what an index beyond its axis makes
+    gathered = net("gather", array(3, 4), net("constant", value=np.asarray([9])), axis=0)
+    spec = net.build(net("mul", x, net("sum", gathered, axes=[0, 1], keepdim=False)))
+    assert [n.op for n in simplify(spec).nodes if n.op != "constant"] == ["gather", "sum", "mul"]
+    with pytest.raises(bslite.InputError, match="gather"):
+        bslite.run(spec, RNG.standard_normal((2, 6, 5, 4)).astype(np.float32))

@@ -1,7 +1,8 @@
-"""Rule: what is the same for every image of a batch is computed once, ahead of time.
+"""Rule: what depends on no input, or is the same for every image of a batch, is computed ahead of time.
 
 A constant that is repeated for each image (positions, the queries of a decoder) often goes through layers
 before it meets the images. Their result is a constant, too, which is repeated in the place of the first.
+Layers that read constants alone (tables of positions) make a constant.
 """
 
 import math
@@ -11,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from bslite.errors import InputError
+from bslite.ops import Shape
 from bslite.passes.draft import Draft
 from bslite.reference import call
 from bslite.spec import Array, Node
@@ -21,9 +23,9 @@ MOST_FLOPS = 10**9
 GROWTH, SMALL = 2, 2**16
 
 
-def same_for_all_images(draft: Draft, node: Node) -> bool:
-    """A node that reads constants alone, one of which is repeated for each image: its value is repeated."""
-    if node.op == "repeat_batch" or not node.inputs:
+def computed_ahead(draft: Draft, node: Node) -> bool:
+    """A node that reads constants alone, some of which may be repeated for each image."""
+    if node.op in ("constant", "repeat_batch") or not node.inputs:
         return False
     known: list[Array] = []
     repeats: list[Node] = []
@@ -35,21 +37,26 @@ def same_for_all_images(draft: Draft, node: Node) -> bool:
         if made is None or made.op != "constant":
             return False
         known.append(draft.param(made.params["value"]))
-    if not repeats or not _image_by_image(draft, node, len(repeats)):
+    if not (_image_by_image(draft, node, len(repeats)) if repeats else node.name not in draft.outputs):
         return False
     params = {role: draft.param(key) for role, key in node.params.items()}
-    if not _small(draft, node, known, params):
+    shape = draft.shape(node.name)
+    made_shape = (1, *shape[1:]) if repeats else shape
+    if not _small(node, made_shape, known, params):
         return False
-    key = f"{node.name}/once"
+    key = f"{node.name}/ahead"
     about = (node.op, repr(dict(node.attrs)), tuple(x.shape for x in known), tuple(params))
     make = partial(_value, node, known, params, draft.dtypes[node.name])
     try:
-        value = draft.derive(key, ("the same for all images", about), [*known, *params.values()], make)
+        value = draft.derive(key, ("ahead", about), [*known, *params.values()], make)
     except InputError:  # an index beyond its axis, say: it is reported where the model runs
         return False
-    assert value.shape == (1, *draft.shape(node.name)[1:]), node.name
-    again = Node(node.name, "repeat_batch", (key, repeats[0].inputs[1]))
-    draft.put(again, Node(key, "constant", params={"value": key}))
+    assert value.shape == made_shape, node.name
+    constant = Node(key if repeats else node.name, "constant", params={"value": key})
+    if repeats:
+        draft.put(Node(node.name, "repeat_batch", (key, repeats[0].inputs[1])), constant)
+    else:
+        draft.put(constant)
     return True
 
 
@@ -72,11 +79,11 @@ def _image_by_image(draft: Draft, node: Node, repeats: int) -> bool:
     return op.keeps_images_apart(ranks, node.attrs)
 
 
-def _small(draft: Draft, node: Node, known: Sequence[Array], params: Mapping[str, Array]) -> bool:
-    one = (1, *draft.shape(node.name)[1:])
+def _small(node: Node, shape: Shape, known: Sequence[Array], params: Mapping[str, Array]) -> bool:
+    """Whether the value takes no long time to compute, nor much memory to keep."""
     sizes = {role: array.shape for role, array in params.items()}
-    flops = node.declaration.flops([x.shape for x in known], one, sizes, node.attrs)
-    return flops <= MOST_FLOPS and math.prod(one) <= max(SMALL, GROWTH * max(x.size for x in known))
+    flops = node.declaration.flops([x.shape for x in known], shape, sizes, node.attrs)
+    return flops <= MOST_FLOPS and math.prod(shape) <= max(SMALL, GROWTH * max(x.size for x in known))
 
 
 def _value(node: Node, known: Sequence[Array], params: Mapping[str, Array], dtype: str) -> Array:
