@@ -5,29 +5,32 @@ before it meets the images. Their result is a constant, too, which is repeated i
 Layers that read constants alone (tables of positions) make a constant.
 """
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
-from bslite.errors import InputError
-from bslite.ops import Shape
+from bslite.errors import BsliteError
+from bslite.ops import Kind, Shape, infer
 from bslite.passes.draft import Draft
 from bslite.reference import call
 from bslite.spec import Array, Node
 
-#: Floating-point operations that may be carried out ahead, by the reference.
-MOST_FLOPS = 10**9
-#: A result may be as many times as large as what it is made of, or as small as that many elements.
-GROWTH, SMALL = 2, 2**16
+#: Floating-point operations that the reference may carry out ahead, and of ops that it takes in loops.
+MOST_FLOPS, MOST_IN_LOOPS = 10**9, 10**7
+#: Elements that may be made: so many, or so many times those of the largest constant that they are made of.
+SMALL, GROWTH = 2**16, 2
+MOVED = (
+    2**20
+)  # elements that may be moved ahead: their memory may be somebody else's, and a view costs nothing
 
 
 def computed_ahead(draft: Draft, node: Node) -> bool:
     """A node that reads constants alone, some of which may be repeated for each image."""
-    if node.op in ("constant", "repeat_batch") or not node.inputs:
+    if node.op in ("constant", "repeat_batch") or not node.inputs or draft.dtypes[node.name] != "float32":
         return False
-    known: list[Array] = []
+    keys: list[str] = []
     repeats: list[Node] = []
     for name in node.inputs:
         made = draft.nodes.get(name)
@@ -36,28 +39,49 @@ def computed_ahead(draft: Draft, node: Node) -> bool:
             made = draft.nodes.get(made.inputs[0])
         if made is None or made.op != "constant":
             return False
-        known.append(draft.param(made.params["value"]))
+        keys.append(made.params["value"])
     if not (_image_by_image(draft, node, len(repeats)) if repeats else node.name not in draft.outputs):
         return False
+    keys += node.params.values()
+    whole = draft.shape(node.name)
+    shape = (1, *whole[1:]) if repeats else whole
+    known = [draft.param(key) for key in keys[: len(node.inputs)]]
     params = {role: draft.param(key) for role, key in node.params.items()}
-    shape = draft.shape(node.name)
-    made_shape = (1, *shape[1:]) if repeats else shape
-    if not _small(node, made_shape, known, params):
+    what, leaves = _description(draft, node, keys)
+    if not _makes(node, known, params, shape) or not _small(draft, node, known, params, shape, leaves):
         return False
-    key = f"{node.name}/ahead"
-    about = (node.op, repr(dict(node.attrs)), tuple(x.shape for x in known), tuple(params))
-    make = partial(_value, node, known, params, draft.dtypes[node.name])
     try:
-        value = draft.derive(key, ("ahead", about), [*known, *params.values()], make)
-    except InputError:  # an index beyond its axis, say: it is reported where the model runs
+        value = call(node.op, known, params, node.attrs, np.float64)
+    except BsliteError:  # an index beyond its axis, say: it is reported where the model runs
         return False
-    assert value.shape == made_shape, node.name
+    with np.errstate(over="ignore"):  # infinite, as it would be there
+        value = value.astype(np.float32)
+    key = f"{node.name}/ahead"
+    draft.hold(key, what, leaves, value)
     constant = Node(key if repeats else node.name, "constant", params={"value": key})
     if repeats:
         draft.put(Node(node.name, "repeat_batch", (key, repeats[0].inputs[1])), constant)
     else:
         draft.put(constant)
     return True
+
+
+def _description(draft: Draft, node: Node, keys: Sequence[str]) -> tuple[str, list[Array]]:
+    """What the node makes of the parameters ``keys``, in terms of the model's own, and these."""
+    leaves: list[Array] = []
+    said: list[object] = [node.op, sorted(node.attrs.items()), tuple(node.params), len(node.inputs)]
+    for key in keys:
+        what, sources = draft.held(key) or ("", [draft.param(key)])
+        said.append((what, [_place(leaves, source) for source in sources]))
+    return hashlib.sha256(repr(said).encode()).hexdigest(), leaves
+
+
+def _place(leaves: list[Array], source: Array) -> int:
+    """The place of an array in the list, which it joins if it is not there."""
+    found = next((i for i, leaf in enumerate(leaves) if leaf is source), len(leaves))
+    if found == len(leaves):
+        leaves.append(source)
+    return found
 
 
 def _image_by_image(draft: Draft, node: Node, repeats: int) -> bool:
@@ -79,12 +103,31 @@ def _image_by_image(draft: Draft, node: Node, repeats: int) -> bool:
     return op.keeps_images_apart(ranks, node.attrs)
 
 
-def _small(node: Node, shape: Shape, known: Sequence[Array], params: Mapping[str, Array]) -> bool:
-    """Whether the value takes no long time to compute, nor much memory to keep."""
+def _makes(node: Node, known: Sequence[Array], params: Mapping[str, Array], shape: Shape) -> bool:
+    """Whether the node makes a value of this shape of the constants: an attribute may name the batch."""
     sizes = {role: array.shape for role, array in params.items()}
-    flops = node.declaration.flops([x.shape for x in known], shape, sizes, node.attrs)
-    return flops <= MOST_FLOPS and math.prod(shape) <= max(SMALL, GROWTH * max(x.size for x in known))
+    try:
+        return infer(node.declaration, [x.shape for x in known], sizes, node.attrs) == shape
+    except BsliteError:
+        return False
 
 
-def _value(node: Node, known: Sequence[Array], params: Mapping[str, Array], dtype: str) -> Array:
-    return np.asarray(call(node.op, known, params, node.attrs, np.float64), dtype)
+def _small(
+    draft: Draft,
+    node: Node,
+    known: Sequence[Array],
+    params: Mapping[str, Array],
+    shape: Shape,
+    leaves: Sequence[Array],
+) -> bool:
+    """Whether the value takes no long time to compute, nor much memory to keep."""
+    op, elements = node.declaration, math.prod(shape)
+    if elements > max(SMALL, GROWTH * max(x.size for x in leaves)):
+        return False
+    if op.kind is Kind.MOVEMENT and elements > SMALL:
+        readers = [len(draft.reading[name]) for name in node.inputs]
+        return elements <= MOVED and max(readers) == 1
+    sizes = {role: array.shape for role, array in params.items()}
+    flops = op.flops([x.shape for x in known], shape, sizes, node.attrs)
+    loops = op.kind in (Kind.CONTRACTION, Kind.WINDOW) and node.op not in ("linear", "matmul")
+    return flops <= (MOST_IN_LOOPS if loops else MOST_FLOPS)

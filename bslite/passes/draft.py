@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -31,6 +31,7 @@ class Draft:
         self.outputs = frozenset(spec.outputs)
         self.changed = False
         self.params: dict[str, Array] = {}
+        self._pending: dict[str, tuple[Any, Sequence[Array]]] = {}
         self.reading: dict[str, dict[str, None]] = {}
         for node in spec.nodes:
             self._note(node)
@@ -81,6 +82,15 @@ class Draft:
         """A new parameter ``key``: the array ``what`` of ``sources``, shared among models that hold those."""
         self.params[key] = found = self.derived.get(what, sources, make)
         return cast(Array, found)
+
+    def hold(self, key: str, what: Any, sources: Sequence[Array], value: Array) -> None:
+        """A new parameter ``key`` that others may yet replace: ``derived`` keeps it only if it stays."""
+        self.params[key] = value
+        self._pending[key] = what, sources
+
+    def held(self, key: str) -> tuple[Any, Sequence[Array]] | None:
+        """What ``hold`` was told of the parameter, if it made it."""
+        return self._pending.get(key)
 
     def alone(self, name: str) -> Node | None:
         """The node that makes the value, if exactly one node reads it and it is no output."""
@@ -147,6 +157,10 @@ class Draft:
         if not self.changed:
             return self.spec
         nodes = sorted(self.nodes.values(), key=lambda n: self.place[n.name])
+        stay = {key for node in nodes for key in node.params.values()} & self._pending.keys()
+        for key in sorted(stay):
+            what, sources = self._pending.pop(key)
+            self.derive(key, what, sources, partial(self.params.__getitem__, key))
         return self.spec.replace(
             nodes=tuple(nodes), params=params_of(nodes, {**self.spec.params, **self.params})
         )

@@ -1,5 +1,7 @@
 """Small rewrites: what does nothing goes, moves cancel, constants go into layers, one-hots pick rows."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from support.check import assert_three_way
@@ -7,6 +9,7 @@ from support.graphs import Graph
 
 import bslite
 from bslite import reference
+from bslite.cache import Derived
 from bslite.passes import simplify
 from bslite.spec import ModelSpec
 
@@ -321,3 +324,52 @@ def test_what_depends_on_no_input_is_computed_once() -> None:
     assert [n.op for n in simplify(spec).nodes if n.op != "constant"] == ["gather", "sum", "mul"]
     with pytest.raises(bslite.InputError, match="gather"):
         bslite.run(spec, RNG.standard_normal((2, 6, 5, 4)).astype(np.float32))
+
+
+@pytest.mark.parametrize(("op", "attrs"), [("expand", {"shape": (4, 6)}), ("reshape", {"shape": (4, 2, 3)})])
+def test_an_attribute_that_names_the_batch_is_not_computed_ahead(op: str, attrs: dict[str, Any]) -> None:
+    net = Net()
+    x = net.input("x", (4, 6), (4, 6))
+    y = net(op, repeated(net, array(1, 6), x), **attrs)
+    y = net("add", net("reshape", y, shape=(4, 6)) if op == "reshape" else y, x)
+    spec = net.build(y)
+    assert "repeat_batch" in [n.op for n in simplify(spec).nodes]
+    data = RNG.standard_normal((4, 6)).astype(np.float32)
+    np.testing.assert_allclose(bslite.run(spec, data), reference.run(spec, [data])[0], rtol=1e-5)
+
+
+def test_what_is_computed_ahead_overflows_as_it_would() -> None:
+    """Without a word (warnings are errors here); integers that do not fit still name their layer."""
+    net, x = image()
+    low = np.full(4, np.finfo(np.float32).min)
+    simple = check(net.build(net("maximum", x, net("add", low, low))), "maximum")
+    assert np.isneginf(next(iter(simple.params.values()))).all()
+    net = Net()
+    whole = net.input("x", ("N", 3), (2, 3), "int64")
+    large = [net("constant", value=np.asarray([n], np.int64)) for n in (2**30, 8)]
+    spec = net.build(net("add", whole, net("mul", *large)))
+    with pytest.raises(bslite.InputError, match=r"layer .mul.*does not fit"):
+        bslite.run(spec, np.ones((2, 3), np.int64))
+
+
+def test_a_large_view_is_not_copied_ahead() -> None:
+    """A table that is looked up, and multiplied with, permuted: its memory may be the module's."""
+    net = Net()
+    index = net.input("x", ("N", 3), (2, 3), "int64")
+    table = net("constant", value=array(2000, 64))
+    picked = net("gather", table, index, axis=0)
+    spec = net.build(net("matmul", picked, net("permute", table, order=[1, 0])))
+    simple = simplify(spec)
+    assert [p.shape for p in simple.params.values()] == [(2000, 64)]
+
+
+def test_only_what_stays_of_what_is_computed_ahead_is_kept() -> None:
+    net, x = image()
+    value = net("constant", value=array(6, 5, 4))
+    for op in ("tanh", "exp", "sigmoid", "relu", "silu"):
+        value = net(op, value)
+    spec, derived = net.build(net("mul", x, value)), Derived()
+    kept = simplify(spec, derived).params.values()
+    assert sum(derived.sizes().values()) == sum(p.nbytes for p in kept)
+    again = simplify(spec, derived).params.values()
+    assert all(np.shares_memory(p, q) for p, q in zip(again, kept, strict=True))

@@ -63,12 +63,16 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     results = _Results(count, divisor(layer, count), int(node.attrs.get("last", False)))
     function = Reduction(node.op, inner in axes, integers)
     if not _reduce_step(b, function, x, target, axes, kept, inner, results, flag):
-        order = [*kept, *(a for a in axes if a != inner), *([inner] if inner in axes else [])]
-        plain_x = b.reshaped(b.flat(x.permute(order)), (size_of(sizes), count))
-        flat_y = b.dense((size_of(sizes),))
-        function = Reduction(node.op, True, integers)
-        _reduce_step(b, function, plain_x, flat_y, (1,), (0,), 1, results, flag)
-        order = [a for a in order if a in kept]
+        # In three loops, lanes and the order of the sums as they would be.
+        outer, inside = [a for a in kept if a != inner], [a for a in axes if a != inner]
+        parts = [size_of(tuple(shape[a] for a in found)) for found in (outer, inside, [inner])]
+        plain_x = b.reshaped(b.flat(x.permute([*outer, *inside, inner])), tuple(parts))
+        order = outer if function.rows else [*outer, inner]
+        flat_y = b.dense((parts[0],) if function.rows else (parts[0], parts[2]))
+        along: tuple[int, ...] = (1, 2) if function.rows else (1,)
+        beside: tuple[int, ...] = (0,) if function.rows else (0, 2)
+        done = _reduce_step(b, function, plain_x, flat_y, along, beside, 2, results, flag)
+        assert done, layer.name
         shaped = b.reshaped(flat_y, tuple(shape[a] for a in order))
         target = shaped.permute([order.index(a) for a in kept])
     if target is not y:
