@@ -11,9 +11,10 @@ from support.noise import noise
 from support.plans import plan_of, run_tuned
 
 import bslite
-from bslite import ModelSpec
+from bslite import ModelSpec, ops
 from bslite.engines.cpu.detect import detect
 from bslite.errors import InputError
+from bslite.ops.reduce import REDUCED, Reduction
 from bslite.passes import simplify
 from bslite.plan import build_plan
 from bslite.plan.cpu.step import CpuPlan
@@ -179,3 +180,18 @@ def test_tiles_cover_a_long_vector(elements: int) -> None:
     (plain,) = run_tuned(spec, [values], 2, Tuning(chains=False))
     (tiled,) = run_tuned(spec, [values], 2, Tuning())
     assert tiled.tobytes() == plain.tobytes()
+
+
+@pytest.mark.parametrize("op", [op for op in REDUCED if isinstance(ops.get(op), Reduction)])
+@pytest.mark.parametrize("last", [1, 2, 3, 4, 5, 17])
+def test_a_short_row_is_reduced_in_one_way(op: str, last: int) -> None:
+    """In a chain, behind a reshape that gives the axis back, or alone: a few elements are no row."""
+    for shape in ((7, last), (3, 5, last), (2, 5, 4, last), (2, 3, 4, 5, last)):
+        for keepdim in (True, False):
+            g = Graph()
+            value = g("exp", "e", g("layer_norm", "n", g.input("x", shape), normalized_shape=(last,)))
+            found = g(op, "found", value, axes=(-1,), keepdim=keepdim)
+            found = found if keepdim else g("reshape", "kept", found, shape=(*shape[:-1], 1))
+            spec, x = g.build(g("mul", "out", value, found)), noise(*shape)
+            want = bslite.run(spec, x, layerwise=True).tobytes()
+            assert {bslite.run(spec, x, threads=threads).tobytes() for threads in (1, 2)} == {want}

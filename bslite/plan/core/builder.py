@@ -1,5 +1,6 @@
 """The planner's working state, which lowerings extend: values placed so far, buffers, constants, steps."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -255,8 +256,7 @@ class Builder(Generic[M, T, S]):
     def _root(self, name: str) -> View:
         """The buffer of a value, or of a concat and its parts, with all rows that one of them has here."""
         shape, inner = self.shapes[name], self.inner(name)
-        rows = self._extent_of_rows(name)
-        if rows is not None:
+        if (rows := self._extents.get(name)) is not None:
             shape = (*shape[:2], rows[1] - rows[0], *shape[3:])
         if name not in self._roots and name in self._direct and shape == self.shapes[name]:
             view = self._direct[name]
@@ -268,21 +268,20 @@ class Builder(Generic[M, T, S]):
 
     def _rows_of(self, name: str, view: View, root: str) -> View:
         """The rows of the value ``name`` in ``view``, which has those of the buffer of ``root``."""
-        rows, all_rows = self.crop.rows.get(name), self._extent_of_rows(root)
+        rows, all_rows = self.crop.rows.get(name), self._extents.get(root)
         if rows is None or all_rows is None or rows == all_rows:
             return view
         return view.slice(2, rows[0] - all_rows[0], rows[1] - all_rows[0])
 
-    def _extent_of_rows(self, root: str) -> Rows | None:
-        """From the first to the last row that the values in the buffer of ``root`` have here. A part of a
-        concat may have more than the concat: a convolution reads it, too.
+    @functools.cached_property
+    def _extents(self) -> dict[str, Rows]:
+        """From the first to the last row that the values in a buffer have here, by the value or concat that
+        owns it. A part of a concat may have more than the concat: a convolution reads it, too.
         """
-        if root not in self.crop.rows:
-            return None
-        found = self.crop.rows[root]
+        found = dict(self.crop.rows)
         for name, place in self._places.items():
-            if place.root == root:
-                found = hull(found, self.crop.rows.get(name, found))
+            if place.root in found and name in self.crop.rows:
+                found[place.root] = hull(found[place.root], self.crop.rows[name])
         return found
 
     # -- memory ----------------------------------------------------------------------------------

@@ -36,6 +36,9 @@ ROWS = frozenset(("linear", "int_linear", "matmul", "attention", "layer_norm", "
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 
 
+FEW = 4  # channels that are no row where they alone are reduced: lanes of another axis stand side by side
+
+
 def innermost(rank: int, channels_second: bool) -> int:
     """The axis that kernels vectorise over."""
     if rank in (3, 4, 5):

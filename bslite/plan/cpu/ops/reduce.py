@@ -15,7 +15,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.ops import Shape
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
-from bslite.plan.core.layouts import reduced_channels
+from bslite.plan.core.layouts import FEW, reduced_channels
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
@@ -26,7 +26,6 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
 AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduced ones
-FEW = 4  # channels that are no row
 ANY_ORDER = ("amax", "amin")  # what is found does not depend on the order: nothing need be moved for it
 RUN = 2  # registers of lanes that the kernel takes at once
 
