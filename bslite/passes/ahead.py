@@ -21,9 +21,8 @@ from bslite.spec import Array, Node
 MOST_FLOPS, MOST_IN_LOOPS = 10**9, 10**7
 #: Elements that may be made: so many, or so many times those of the largest constant that they are made of.
 SMALL, GROWTH = 2**16, 2
-MOVED = (
-    2**20
-)  # elements that may be moved ahead: their memory may be somebody else's, and a view costs nothing
+#: Elements that may be moved ahead: a view of them costs nothing, and may be of somebody else's memory.
+MOVED = 2**20
 
 
 def computed_ahead(draft: Draft, node: Node) -> bool:
@@ -40,7 +39,7 @@ def computed_ahead(draft: Draft, node: Node) -> bool:
         if made is None or made.op != "constant":
             return False
         keys.append(made.params["value"])
-    if not (_image_by_image(draft, node, len(repeats)) if repeats else node.name not in draft.outputs):
+    if not (_image_by_image(draft, node) if repeats else node.name not in draft.outputs):
         return False
     keys += node.params.values()
     whole = draft.shape(node.name)
@@ -84,7 +83,7 @@ def _place(leaves: list[Array], source: Array) -> int:
     return found
 
 
-def _image_by_image(draft: Draft, node: Node, repeats: int) -> bool:
+def _image_by_image(draft: Draft, node: Node) -> bool:
     """Whether the value of a batch is that of one image, repeated, at any size."""
     op, rank = node.declaration, len(draft.shape(node.name))
     fixed = rank > 0 and draft.fixed(node.name, range(1, rank)) is not None

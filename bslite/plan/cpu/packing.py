@@ -136,14 +136,7 @@ def how_of(window: Window, filters: Filters) -> dict[str, Any]:
 
 def packing(b: CpuBuilder, weights: Matrices) -> Pack:
     """What packs the weights for a step, and for the one of the pixels that remain only once."""
-    made: list[View] = []
-
-    def packed(tiling: LineTiling) -> Packed:
-        if not made:
-            made.append(pack(b, weights, tiling.width, tiling.tail, tiling.panels))
-        return made[0], 0, 0
-
-    return packed
+    return _packed_once(lambda tiling: pack(b, weights, tiling.width, tiling.tail, tiling.panels))
 
 
 def packing_across(b: CpuBuilder, weights: Matrices, window: Window) -> Pack:
@@ -153,11 +146,15 @@ def packing_across(b: CpuBuilder, weights: Matrices, window: Window) -> Pack:
         rows=weights.cols, cols=weights.rows, row=weights.col, col=weights.row, taps=(0,),
         sizes=tuple(a.taps for a in window), runs=tuple(w.strides[2:]),
     )  # fmt: skip
+    return _packed_once(lambda _: pack(b, turned, 1, 1, -(-turned.cols // b.machine.lanes)))
+
+
+def _packed_once(make: Callable[[LineTiling], View]) -> Pack:
     made: list[View] = []
 
     def packed(tiling: LineTiling) -> Packed:
         if not made:
-            made.append(pack(b, turned, 1, 1, -(-turned.cols // b.machine.lanes)))
+            made.append(make(tiling))
         return made[0], 0, 0
 
     return packed

@@ -33,7 +33,7 @@ def reduction(
 
     ``contiguous``: a filter row's ``s * c`` values lie one after the other, and may be taken as one tap.
     """
-    rows = [k * plane + i * line for k in range(planes) for i in range(r)]
+    rows = _rows(r, line, planes, plane)
     if c > LONGEST:
         parts = _parts(c)
         offsets = [row + j * col + p * (c // parts) for row in rows for j in range(s) for p in range(parts)]
@@ -47,12 +47,16 @@ def reduction(
     return Reduction(tuple(row + j * col for row in rows for j in range(s)), c, chunk * s)
 
 
+def _rows(r: int, line: int, planes: int, plane: int) -> list[int]:
+    """Where the filter's rows begin, plane by plane."""
+    return [k * plane + i * line for k in range(planes) for i in range(r)]
+
+
 def reduction_across(
     r: int, s: int, c: int, line: int, col: int, planes: int = 1, plane: int = 0
 ) -> Reduction:
     """As `reduction`, where each lane sums every so many terms: in one part."""
-    rows = [k * plane + i * line for k in range(planes) for i in range(r)]
-    offsets = tuple(row + j * col for row in rows for j in range(s))
+    offsets = tuple(row + j * col for row in _rows(r, line, planes, plane) for j in range(s))
     return Reduction(offsets, c, len(offsets))
 
 

@@ -78,7 +78,8 @@ def depthwise(
     sw, dw = window.cols.stride, window.cols.dilation
     own = b.tuning.by_filter and (cols, sw) in BY_FILTER_ROWS and dw == 1
     tile = (cols, sw) if own else (0, 0)
-    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride
+    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride; in
+    # groups the numbers of the lanes to pick, and those picked, too
     grouped = not filters.depthwise
     most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1) - 2 * grouped))
     cut = cut_line(pixels, most)
