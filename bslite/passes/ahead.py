@@ -17,8 +17,9 @@ from bslite.passes.draft import Draft
 from bslite.reference import call
 from bslite.spec import Array, Node
 
-#: Floating-point operations that the reference may carry out ahead, and of ops that it takes in loops.
-MOST_FLOPS, MOST_IN_LOOPS = 10**9, 10**7
+#: Floating-point operations that the reference may carry out ahead: of products, which take a tenth of a
+#: second in float64, and of ops that it takes in loops.
+MOST_FLOPS, MOST_IN_LOOPS = 10**10, 10**7
 #: Elements that may be made: so many, or so many times those of the largest constant that they are made of.
 SMALL, GROWTH = 2**16, 2
 #: Elements that may be moved ahead: a view of them costs nothing, and may be of somebody else's memory.
@@ -49,12 +50,13 @@ def computed_ahead(draft: Draft, node: Node) -> bool:
     what, leaves = _description(draft, node, keys)
     if not _makes(node, known, params, shape) or not _small(draft, node, known, params, shape, leaves):
         return False
+    exact = node.declaration.kind is Kind.MOVEMENT  # in any precision; what is a view then stays one
     try:
-        value = call(node.op, known, params, node.attrs, np.float64)
+        value = call(node.op, known, params, node.attrs, np.float32 if exact else np.float64)
     except BsliteError:  # an index beyond its axis, say: it is reported where the model runs
         return False
     with np.errstate(over="ignore"):  # infinite, as it would be there
-        value = value.astype(np.float32)
+        value = value.astype(np.float32, copy=False)
     key = f"{node.name}/ahead"
     draft.hold(key, what, leaves, value)
     constant = Node(key if repeats else node.name, "constant", params={"value": key})
@@ -125,8 +127,16 @@ def _small(
         return False
     if op.kind is Kind.MOVEMENT and elements > SMALL:
         readers = [len(draft.reading[name]) for name in node.inputs]
-        return elements <= MOVED and max(readers) == 1
+        return (elements <= MOVED and max(readers) == 1) or _goes_on(draft, node)
     sizes = {role: array.shape for role, array in params.items()}
     flops = op.flops([x.shape for x in known], shape, sizes, node.attrs)
     loops = op.kind in (Kind.CONTRACTION, Kind.WINDOW) and node.op not in ("linear", "matmul")
     return flops <= (MOST_IN_LOOPS if loops else MOST_FLOPS)
+
+
+def _goes_on(draft: Draft, node: Node) -> bool:
+    """Whether all that read the value read constants besides, if anything, so that it may not stay."""
+    readers = [draft.nodes[name] for name in draft.reading.get(node.name, ())]
+    beside = {name for reader in readers for name in reader.inputs if name != node.name}
+    known = all(name in draft.nodes and draft.nodes[name].op == "constant" for name in beside)
+    return bool(readers) and known and node.name not in draft.outputs

@@ -112,6 +112,14 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
             lambda x: x.scatter_add(2, x.argsort(-1)[:, :, :4], x),
             "topk slice slice scatter_elements",
         ),
+        "one position replaced": (
+            lambda x: assigned(x, (slice(None), -2), x[:, 0] * 2),
+            "slice flatten mul slice flatten reshape slice slice concat",
+        ),
+        "the first position replaced": (
+            lambda x: x.select_scatter(x[:, :, 3], 2, 0),
+            "slice flatten reshape slice concat",
+        ),
         "index_put, one value": (lambda x: assigned(x, (slice(None), ROWS[0]), 0.5), "where"),
         "index_put, known mask": (lambda x: assigned(x, (slice(None), MASK), -1.0), "where"),
         "index_put, mask": (lambda x: assigned(x, x > 0.5, 2.0), "greater where"),

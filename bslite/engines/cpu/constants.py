@@ -21,7 +21,7 @@ LARGE = 1 << 20  # bytes from which on a parameter is not copied without need
 PAGE = 4096  # bytes, at least
 #: Recipes that write into `room` themselves.
 PLACED = (
-    *("panels", "pair_panels", "quad_panels", "rounded_panels", "gate_panels", "gate_rows"),
+    *("panels", "pair_panels", "quad_panels", "rounded_panels", "gate_panels", "gate_rows", "matrices"),
     *("gate_pair_panels", "gate_byte_panels"),
     *("transposed_panels", "transposed_rounded_panels", "row_rounded_panels", "phase_panels", "group_panels"),
 )
@@ -84,6 +84,18 @@ def _panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Arr
     w = params[0]
     k, c = w.shape[:2]
     return _in_groups(w.reshape(groups, k // groups, c, math.prod(w.shape[2:])), lanes, width)
+
+
+@recipe("matrices")
+def _matrices(
+    params: Sequence[Array], at: int, rows: int, cols: int, row: int, col: int, taps: Sequence[int],
+    sizes: Sequence[int], runs: Sequence[int], lanes: int, width: int,
+) -> Array:  # fmt: skip
+    """`panels` of matrices that lie in one parameter; see `plan.cpu.packing.Matrices`."""
+    numbers = np.ascontiguousarray(params[0], np.float32).reshape(-1)
+    shape, strides = (*sizes, cols, rows), [4 * stride for stride in (*runs, col, row)]
+    each = [np.lib.stride_tricks.as_strided(numbers[at + tap :], shape, strides) for tap in taps]
+    return _in_groups(np.stack(each, axis=-1).reshape(-1, cols, rows, len(taps)), lanes, width)
 
 
 def _in_groups(w: Array, lanes: int, width: int) -> Array:

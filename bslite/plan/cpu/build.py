@@ -19,7 +19,7 @@ from bslite.plan.cpu.phases import images_of, in_phases
 from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
 from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, worth_threads
-from bslite.plan.cpu.step import CpuBuilder, CpuPlan
+from bslite.plan.cpu.step import CpuBuilder, CpuPlan, used_consts
 from bslite.plan.cpu.stored_cells import without_float32
 from bslite.plan.cpu.target import Cpu
 from bslite.plan.cpu.tuning import Tuning
@@ -85,7 +85,7 @@ def build_plan(
         threads=machine.threads if worth_threads(layers, spec, all_shapes, machine) else 1,
         steps=b.steps,
         buffers=b.buffers,
-        consts=b.consts,
+        consts=b.consts if keep_values else used_consts(b, outputs),
         values=b.values,
         inputs=[b.values[i.name] for i in spec.inputs],
         outputs=outputs,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.cells import Cells
-from bslite.kernels.contracts.cpu.gemm import Conv, Windows
+from bslite.kernels.contracts.cpu.gemm import Columns, Conv, PlaneRows, Windows
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -15,7 +15,15 @@ from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.packing import Pack
 from bslite.plan.cpu.reduction import Reduction
 from bslite.plan.cpu.step import CpuBuilder, step
-from bslite.plan.cpu.tiling import LineTiling, across_tiling, choose_items, line_length, line_tiling, sweep
+from bslite.plan.cpu.tiling import (
+    LineTiling,
+    across_tiling,
+    choose_items,
+    line_length,
+    line_tiling,
+    max_rows,
+    sweep,
+)
 
 Geometry = dict[str, tuple[int, int, int]]
 
@@ -62,11 +70,24 @@ class Planes(NamedTuple):
 
 
 class Clipped(NamedTuple):
-    """The places of windows, and the taps and rows (or planes) of a filter; ``row_taps`` 0: all inside."""
+    """The places of windows, and the taps and rows (or planes) of a filter; ``row_taps`` 0: all inside.
+    ``plane_rows``, ``columns``: of what else is left out where it is not inside.
+    """
 
     windows: Windows = Windows()
     row_taps: int = 0
     filter_rows: int = 0
+    plane_rows: PlaneRows = PlaneRows()
+    columns: Columns = Columns()
+
+    def after(self, lines: int) -> "Clipped":
+        """The same for the pixels after so many lines, which a line of pixels was cut into."""
+        it = self.columns
+        return self._replace(columns=replace(it, left=it.left + lines * it.line_pixels * it.across))
+
+    def by_tiles(self, most: int) -> "Clipped":
+        """The same for register tiles of at most so many pixels."""
+        return self._replace(columns=replace(self.columns, most_rows=most))
 
 
 INSIDE = Clipped()
@@ -150,8 +171,9 @@ def contraction(
         x_image=4 * xi, x_line=4 * xl, x_col=4 * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
         residual_image=4 * ri, residual_line=4 * rl, residual_col=4 * rc,
         images=images, lines=lines, **items._asdict(), panels=tiling.panels * groups,
-        taps=len(terms.offsets), chunk_taps=terms.chunk_taps, depth=terms.depth, **clipped._asdict(),
-        plane_lines=planes.lines, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
+        taps=len(terms.offsets), chunk_taps=terms.chunk_taps, depth=terms.depth,
+        **clipped.by_tiles(max_rows(machine, tiling.width))._asdict(), plane_lines=planes.lines,
+        x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=4 * terms.size * machine.lanes * tiling.registers,
         width=tiling.width, tail_vecs=tiling.tail,
@@ -170,8 +192,8 @@ def contraction(
             b, layer, Operand(x.buffer, x.at + moved["x"]),
             part_of(y, after, channels, geometry["y"], moved["y"]),
             residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
-            channels, halo_reads, groups, group_depth, pack, clipped, bias, planes._replace(lines=1), recipe,
-            how, tiling.width, dots, across,
+            channels, halo_reads, groups, group_depth, pack, clipped.after(planes.lines), bias,
+            planes._replace(lines=1), recipe, how, tiling.width, dots, across,
         )  # fmt: skip
 
 

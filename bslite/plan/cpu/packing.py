@@ -9,7 +9,7 @@ from bslite.kernels.contracts.cpu import gemm as contract
 from bslite.kernels.contracts.cpu.gemm import PackPanels, Three
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
-from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.views import NO_HALO, View, contiguous
 from bslite.plan.core.windows import Window, volume
 from bslite.plan.cpu.outside import once
 from bslite.plan.cpu.sharing import item_count
@@ -56,6 +56,12 @@ def pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View
 
 def _pack(b: CpuBuilder, m: Matrices, width: int, tail: int, panels: int) -> View:
     size = m.rows * len(m.taps) * b.machine.lanes * ((panels - 1) * width + tail)
+    const = b.consts.get(m.memory.buffer)
+    if const is not None and const.recipe == "param":  # by a recipe, once
+        of = {key: value for key, value in m._asdict().items() if key != "memory"}
+        name = b.const("matrices", *const.keys, **of, lanes=b.machine.lanes, width=width)
+        shape = math.prod(m.sizes), size
+        return View(name, 0, shape, contiguous(shape), NO_HALO)
     matrices, packed, items = packed_matrices(b, m, size, panels, PACK)
     step(b, PackPanels(matrices, width, tail), items, [m.memory], [packed])
     return packed

@@ -11,6 +11,8 @@ LONGEST = 1024  # terms of one running sum at most; more are summed in parts, fo
 #: lane. An output alone, a score or a class, shows how it was rounded; the layer's time is next to none.
 LONGEST_OF_FEW, FEW = 64, 16
 
+PLANE = 128  # terms of a plane, from which on no sum is of several planes
+
 
 class Reduction(NamedTuple):
     """``offsets`` (elements) of the taps, ``depth`` contiguous terms each, ``chunk_taps`` to a sum."""
@@ -26,14 +28,25 @@ class Reduction(NamedTuple):
 
 
 def reduction(
-    r: int, s: int, c: int, line: int, col: int, contiguous: bool, planes: int = 1, plane: int = 0
-) -> Reduction:
+    r: int, s: int, c: int, line: int, col: int, contiguous: bool, planes: int = 1, plane: int = 0,
+    by_tap: bool = False,
+) -> Reduction:  # fmt: skip
     """The sum over an ``r`` x ``s`` window of ``c`` channels, taps ``line`` and ``col`` elements apart; in a
     volume, over ``planes`` planes, ``plane`` apart.
 
     ``contiguous``: a filter row's ``s * c`` values lie one after the other, and may be taken as one tap.
+    ``by_tap``: no sum is of several taps. Unless a plane has few terms, none is of several planes either.
     """
     rows = _rows(r, line, planes, plane)
+    if by_tap:
+        parts = _parts(c) if c > LONGEST else 1
+        offsets = [row + j * col + p * (c // parts) for row in rows for j in range(s) for p in range(parts)]
+        return Reduction(tuple(offsets), c // parts, 1)
+    if in_planes(r, s, c, planes):
+        places, depth, chunk = reduction(r, s, c, line, col, contiguous)
+        row = len(places) // r  # whole rows to a sum, whether a row is one tap or several
+        chunk = _divisor(r, chunk // row) * row if chunk % row == 0 else _divisor(r * row, chunk)
+        return Reduction(tuple(k * plane + p for k in range(planes) for p in places), depth, chunk)
     if c > LONGEST:
         parts = _parts(c)
         offsets = [row + j * col + p * (c // parts) for row in rows for j in range(s) for p in range(parts)]
@@ -45,6 +58,11 @@ def reduction(
     if contiguous:
         return Reduction(tuple(rows), s * c, chunk)
     return Reduction(tuple(row + j * col for row in rows for j in range(s)), c, chunk * s)
+
+
+def in_planes(r: int, s: int, c: int, planes: int) -> bool:
+    """Whether the terms of each plane of a filter are summed apart: rows in planes may be left out, then."""
+    return planes > 1 and r > 1 and r * s * c >= PLANE
 
 
 def _rows(r: int, line: int, planes: int, plane: int) -> list[int]:
@@ -71,6 +89,11 @@ def reduction_of_rows(c: int, outputs: int) -> Reduction:
 def _equal(count: int, most: int) -> int:
     """The size of the parts when ``count`` is divided evenly into the fewest parts of at most ``most``."""
     return -(-count // -(-count // most))
+
+
+def _divisor(count: int, most: int) -> int:
+    """The largest divisor that is at most ``most``."""
+    return next(size for size in range(min(count, most), 0, -1) if count % size == 0)
 
 
 def _parts(c: int, longest: int = LONGEST) -> int:

@@ -20,7 +20,7 @@ from bslite.plan.cpu.outside import Outside
 from bslite.plan.cpu.phases import shared_inputs
 from bslite.plan.cpu.scratch import scratch_of
 from bslite.plan.cpu.stacks import Stack, shown
-from bslite.plan.cpu.step import Band, CpuBuilder, CpuPlan, End, step
+from bslite.plan.cpu.step import Band, CpuBuilder, CpuPlan, End, step, used_consts
 from bslite.plan.cpu.stored_cells import without_float32
 from bslite.plan.cpu.target import Cpu
 
@@ -162,7 +162,7 @@ def _band(
         threads=1,
         steps=inner.steps,
         buffers=inner.buffers,
-        consts=inner.consts,
+        consts=used_consts(inner, list(outs.values())),
         values=inner.values,
         inputs=[],
         outputs=list(outs.values()),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bslite.kernels.contracts.record import StepRecord
 from bslite.machine import Machine
 from bslite.plan.core.builder import Builder
-from bslite.plan.core.plan import Plan, Step, accesses
+from bslite.plan.core.plan import Const, Plan, Step, accesses
 from bslite.plan.core.views import View
 from bslite.plan.cpu.tuning import Tuning
 
@@ -70,6 +70,14 @@ class CpuStep(Step):
 
 CpuPlan = Plan[CpuStep]
 CpuBuilder = Builder[Machine, Tuning, CpuStep]
+
+
+def used_consts(b: CpuBuilder, outputs: Sequence[View]) -> dict[str, Const]:
+    """The constants that a step reads, or that are an output: others were packed in another form."""
+    read = {operand.buffer for step in b.steps for operand in step.operands.values()}
+    read |= {end.outer for step in b.steps for band in step.bands for end in band.ends}
+    read |= {view.buffer for view in outputs}
+    return {name: const for name, const in b.consts.items() if name in read}
 
 
 def step(

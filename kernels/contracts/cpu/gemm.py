@@ -32,6 +32,38 @@ class Windows(Record):
     clip_planes: int = 0
 
 
+class PlaneRows(Record):
+    """The rows of a plane under each window, where planes that are outside are left out: as `Windows` has
+    them. A row has ``row_entries`` taps, or all rows are inside and it is 0.
+    """
+
+    top: int = 0
+    down: int = 0
+    down_dilation: int = 1
+    plane_rows: int = 0
+    plane_filter_rows: int = 0
+    row_entries: int = 0
+
+
+class Columns(Record):
+    """The columns under each window, for windows that reach far beyond the sides of the image.
+
+    The window of pixel p of line l begins at column ``left + (l * line_pixels + p) * across``; the image has
+    ``columns``. A filter row has ``filter_cols`` taps of ``tap_entries`` each, which are summed one by one,
+    for the pixels that have a column there; a register tile has at most ``most_rows`` of them.
+    ``tap_entries`` is 0 where no column is left out.
+    """
+
+    left: int = 0
+    across: int = 0
+    across_dilation: int = 1
+    columns: int = 0
+    filter_cols: int = 1
+    tap_entries: int = 0
+    line_pixels: int = 0
+    most_rows: int = 1
+
+
 class Conv(StepRecord, kernel="conv"):
     """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
 
@@ -39,7 +71,8 @@ class Conv(StepRecord, kernel="conv"):
     ``blocks_outer``. A panel holds the weights of ``width`` vector registers of channels, the last panel of a
     group those of ``tail_vecs``. ``offsets`` says where each tap begins; the kernel sums ``chunk_taps`` of
     them at a time. Where lanes run along the sum, the weights of a tap have ``across_bytes``, else that is 0.
-    ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are inside. Lines are
+    ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are inside. Where rows
+    in planes, or columns, are left out, too, no sum of ``chunk_taps`` spans two planes, or taps. Lines are
     those of all planes of a volume, ``plane_lines`` each.
     """
 
@@ -73,6 +106,8 @@ class Conv(StepRecord, kernel="conv"):
     windows: Windows
     row_taps: int
     filter_rows: int
+    plane_rows: PlaneRows
+    columns: Columns
     plane_lines: int
     x_plane: int
     y_plane: int
@@ -102,7 +137,8 @@ class Conv(StepRecord, kernel="conv"):
     def beside(self) -> str:
         """What the step makes beside its results, in words; empty for nothing."""
         along = "lanes run along the sum" if self.across_bytes else ""
-        return "; ".join(filter(None, (along, self.stored.said)))
+        inside = "columns beyond the image are left out" if self.columns.tap_entries else ""
+        return "; ".join(filter(None, (along, inside, self.stored.said)))
 
     @property
     def of_parts(self) -> int:

@@ -16,6 +16,7 @@ from bslite.kernels.cpu.vector.wide import first_of
 ADDED, ALLOWED = int(Mask.ADDED), int(Mask.ALLOWED)
 f = np.float32
 LOWEST = f(-np.inf)
+LOG2E = f(math.log2(math.e))
 
 
 @register_jitable
@@ -66,10 +67,10 @@ def _largest(scores, count):
 
 @register_jitable
 def _exponentials(scores, count, scale, shift):
-    """Replaces a row by ``exp(scores * scale - shift)``, no exponent above 0, and returns the sum."""
+    """Replaces a row by ``2**((scores - shift) * scale)``, no exponent above 0, and returns the sum."""
     scales, shifts, acc = splat(scale), splat(shift), splat(f(0.0))
     for c in range(0, count, LANES):  # beyond the row are -infs, which become zeros
-        e = vecmath.exp_negative(load(scores + 4 * c) * scales - shifts)
+        e = vecmath.exp2_negative((load(scores + 4 * c) - shifts) * scales)
         store(scores + 4 * c, e)
         acc = acc + e
     return hsum(acc)
@@ -89,15 +90,14 @@ def softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
     kind, causal, scale, features = s.mask_kind, s.causal, s.scale, s.features
     mask_row = s.mask_row
     mask += 4 * key
-    rest = f(1.0)  # of the scaling, in the exponent
+    rest = LOG2E  # of the scaling, in the exponent, which is one of 2
     # Without a mask, the largest score is also the largest one after scaling, which is left to the exponent.
-    # It is rounded there as here: the exponent of the largest is 0, however large that is.
     plain = scale > f(0.0) and not causal and kind != ADDED and kind != ALLOWED
     if plain:
-        rest = scale
+        rest = scale * LOG2E
     for r in range(rows):
         if plain:
-            here = _largest(scores, count) * scale
+            here = _largest(scores, count)
         else:
             seen = count + LANES
             if causal:
@@ -113,7 +113,7 @@ def softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
         total = _exponentials(scores, count, rest, shift)
         if key:
             if most != before:
-                fade = f(math.exp(np.float64(before) - np.float64(most)))
+                fade = f(2.0 ** ((np.float64(before) - np.float64(most)) * np.float64(rest)))
                 times(y, features, fade)
                 total += load_scalar(stats + 4) * fade
             else:

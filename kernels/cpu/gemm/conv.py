@@ -36,6 +36,45 @@ def rows_inside(top, dilation, filter_rows, rows):
     return first, max(first, last)
 
 
+@register_jitable
+def places_inside(first, step, columns, pixels):
+    """First and past-the-last of ``pixels`` whose tap meets an image of ``columns``, if the first one's lies
+    at column ``first``.
+    """
+    low = 0 if first >= 0 else min(pixels, (step - 1 - first) // step)
+    high = 0 if first >= columns else min(pixels, (columns - first + step - 1) // step)
+    return low, max(low, high)
+
+
+@register_jitable
+def cut_run(pixels, most):
+    """The fewest tiles of at most ``most`` pixels: their numbers and heights, as `Cut` has them."""
+    tiles = max(1, (pixels + most - 1) // most)
+    low, high = pixels // tiles, pixels % tiles
+    if high == 0:
+        return tiles if pixels else 0, low, 0, low
+    return high, low + 1, tiles - high, low
+
+
+@register_jitable
+def _pixels(sweep, first, cut, a, x_col, offsets, used, depth, weights, c, c_col, bias, resume, r, r_col,
+            clamp, last, ahead, share, kept, place, place_col, flag):  # fmt: skip
+    """The tiles of a line from its pixel ``first`` on. Returns what is to be fetched after them."""
+    tiles1, rows1, tiles2, rows2 = cut
+    if tiles1:
+        call_gemm_sweep(sweep, rows1, tiles1, a + first * x_col, x_col, offsets, used, depth, weights,
+                        c + first * c_col, c_col, bias, resume, r + first * r_col, r_col, clamp, last, ahead,
+                        share, kept, place + first * place_col, place_col, flag)  # fmt: skip
+        ahead += tiles1 * share
+    if tiles2:
+        first += tiles1 * rows1
+        call_gemm_sweep(sweep, rows2, tiles2, a + first * x_col, x_col, offsets, used, depth, weights,
+                        c + first * c_col, c_col, bias, resume, r + first * r_col, r_col, clamp, last, ahead,
+                        share, kept, place + first * place_col, place_col, flag)  # fmt: skip
+        ahead += tiles2 * share
+    return ahead
+
+
 @step_kernel(Conv)
 def conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of output-channel panels of one image."""
@@ -52,8 +91,8 @@ def conv(step, bases, item, scratch):
     taps, chunk_taps, depth, across_bytes = s.taps, s.chunk_taps, s.depth, s.across_bytes
     group_panels, group_channels, width, tail_vecs = s.group_panels, s.group_channels, s.width, s.tail_vecs
     tiles1, tiles2, rows1, rows2, activation = s.tiles1, s.tiles2, s.rows1, s.rows2, s.activation
-    done1 = tiles1 * rows1
-    pixels = done1 + tiles2 * rows2
+    pixels = tiles1 * rows1 + tiles2 * rows2
+    tap_entries, filter_cols, most_rows = s.tap_entries, s.filter_cols, s.most_rows
     start, row_step, dilation, rows = s.start, s.row_step, s.row_dilation, s.rows
     row_taps, filter_rows, plane_lines, clip_planes = s.row_taps, s.filter_rows, s.plane_lines, s.clip_planes
     x_plane, y_plane, r_plane = s.x_plane, s.y_plane, s.residual_plane
@@ -98,6 +137,14 @@ def conv(step, bases, item, scratch):
                     low, high = rows_inside(start + row * row_step, dilation, filter_rows, rows)
                     from_tap = max(tap, low * row_taps)
                     used = min(tap + count, high * row_taps) - from_tap
+                    if s.row_entries:
+                        first = tap - tap % row_taps
+                        low, high = rows_inside(
+                            s.top + line * s.down, s.down_dilation, s.plane_filter_rows, s.plane_rows
+                        )
+                        used += from_tap
+                        from_tap = max(from_tap, first + low * s.row_entries)
+                        used = min(used, first + high * s.row_entries) - from_tap
                     if used <= 0:
                         if tap and not final:
                             continue
@@ -117,16 +164,28 @@ def conv(step, bases, item, scratch):
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + plane * r_plane + line * r_line + channel_bytes, r_col
-                call_gemm_sweep(sweep, rows1, tiles1, a, x_col, line_offsets, used, depth, line_weights, c,
-                                c_col, panel_bias, tap, r, rc, clamp, last_lanes, ahead, share, kept, place,
+                low, high = 0, pixels
+                cut = (tiles1, rows1, tiles2, rows2)
+                if tap_entries:
+                    left = s.left + line * s.line_pixels * s.across
+                    left += tap // tap_entries % filter_cols * s.across_dilation
+                    low, high = places_inside(left, s.across, s.columns, pixels if used else 0)
+                    if low == high:
+                        if tap and not final:
+                            continue
+                        low, high, used = 0, pixels, 0
+                    elif low or high < pixels:
+                        cut = cut_run(high - low, most_rows)
+                        if final or not tap:
+                            _pixels(sweep, 0, cut_run(low, most_rows), a, x_col, line_offsets, 0, depth,
+                                    line_weights, c, c_col, panel_bias, tap, r, rc, clamp, last_lanes,
+                                    ahead, 0, kept, place, place_col, flag)  # fmt: skip
+                            _pixels(sweep, high, cut_run(pixels - high, most_rows), a, x_col, line_offsets, 0,
+                                    depth, line_weights, c, c_col, panel_bias, tap, r, rc, clamp, last_lanes,
+                                    ahead, 0, kept, place, place_col, flag)  # fmt: skip
+                ahead = _pixels(sweep, low, cut, a, x_col, line_offsets, used, depth, line_weights, c, c_col,
+                                panel_bias, tap, r, rc, clamp, last_lanes, ahead, share, kept, place,
                                 place_col, flag)  # fmt: skip
-                ahead += tiles1 * share
-                if tiles2:
-                    call_gemm_sweep(sweep, rows2, tiles2, a + done1 * x_col, x_col, line_offsets, used, depth,
-                                    line_weights, c + done1 * c_col, c_col, panel_bias, tap, r + done1 * rc,
-                                    rc, clamp, last_lanes, ahead, share, kept, place + done1 * place_col,
-                                    place_col, flag)  # fmt: skip
-                    ahead += tiles2 * share
                 if ahead >= fetched:  # all of it: from here on, fetch lines that are in cache anyway
                     ahead, share = chunk_weights, 0
                 if activation and final:

@@ -7,6 +7,7 @@ the batch is the filter taps, the offsets say where each tap starts in the padde
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -15,7 +16,7 @@ from bslite.kernels.cpu.gemm.cells import store_cells
 from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.bfloat16 import dot_ir
-from bslite.kernels.cpu.vector.ir import add_if, const, loop, opaque, store_tile
+from bslite.kernels.cpu.vector.ir import clamped, const, loop, opaque, store_tile, where
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
@@ -53,26 +54,23 @@ class End:
     """
 
     def __init__(self, builder: Any, rows: int, vecs: int, op: Operands) -> None:
-        self.builder, self.op = builder, op
-        self.tile = [(i, v) for i in range(rows) for v in range(vecs)]
-        self.partial = [v == vecs - 1 for _, v in self.tile]
-        self.c, self.residual = (
-            self._places(op.c, op.c_row, rows), self._places(op.residual, op.residual_row, rows)
-        )  # fmt: skip
+        self.builder, self.op, self.rows, self.vecs = builder, op, rows, vecs
         self.has_residual = builder.icmp_signed("!=", op.residual, const(0))
-        for place in self.c:
+        for place in self._places(op.c, op.c_row):
             simd.prefetch_ir(builder, place, write=True)
         with builder.if_then(self.has_residual):
-            for place in self.residual:
+            for place in self._places(op.residual, op.residual_row):
                 simd.prefetch_ir(builder, place)
-        self.resumed = builder.icmp_signed("!=", op.resume, const(0))
-        self.bias = [builder.add(op.bias, const(v * BYTES)) for v in range(vecs)]
-        for place in self.bias:
-            simd.prefetch_ir(builder, place)
+        for v in range(vecs):
+            simd.prefetch_ir(builder, builder.add(op.bias, const(v * BYTES)))
 
-    def _places(self, address: Any, stride: Any, rows: int) -> list[Any]:
-        starts = [self.builder.add(address, self.builder.mul(stride, const(i))) for i in range(rows)]
-        return [self.builder.add(starts[i], const(v * BYTES)) for i, v in self.tile]
+    def _places(self, address: Any, stride: Any) -> Iterator[Any]:
+        """The addresses of a tile, row by row: each is made of the one before, or LLVM makes all of them
+        before the sums and keeps them in memory.
+        """
+        for i in range(self.rows):
+            address = opaque(self.builder, self.builder.add(address, stride) if i else address)
+            yield from (self.builder.add(address, const(v * BYTES)) for v in range(self.vecs))
 
     def of(self, acc: list[Any]) -> list[Any]:
         """The results from the sums.
@@ -82,18 +80,31 @@ class End:
         separately keep the rounding error of long reductions small.
         """
         builder, op = self.builder, self.op
-        mask = simd.first_lanes(builder, op.last)
-        biases = [simd.load_ir(builder, place) for place in self.bias]
-        biases = [builder.select(self.resumed, ir.Constant(VEC, [0.0] * LANES), x) for x in biases]
-        acc = [builder.fadd(x, biases[v]) for x, (_, v) in zip(acc, self.tile, strict=True)]
-        acc = add_if(builder, self.resumed, acc, self.c, mask, self.partial)
-        acc = add_if(builder, self.has_residual, acc, self.residual, mask, self.partial)
-        low, high = simd.splat_ir(builder, op.lo), simd.splat_ir(builder, op.hi)
-        return [simd.vmin_ir(builder, high, simd.vmax_ir(builder, low, x)) for x in acc]
+        # An address is selected: of two branches that add, LLVM makes one that adds what these have loaded.
+        resumed = builder.icmp_signed("!=", op.resume, const(0))
+        before = builder.select(resumed, op.c, op.bias), builder.select(resumed, op.c_row, const(0))
+        sums = self._added(acc, *before)
+        sums = where(
+            builder, self.has_residual, sums, lambda: self._added(sums, op.residual, op.residual_row)
+        )
+        return clamped(builder, sums, op.lo, op.hi)
+
+    def _added(self, values: list[Any], address: Any, stride: Any) -> list[Any]:
+        """The values plus a tile at an address."""
+        builder, sums = self.builder, list[Any]()
+        mask, zeros = simd.first_lanes(builder, self.op.last), ir.Constant(VEC, [0.0] * LANES)
+        for n, (x, place) in enumerate(zip(values, self._places(address, stride), strict=True)):
+            if n % self.vecs == self.vecs - 1:
+                y = simd.masked_load_ir(builder, place, mask, zeros)
+            else:
+                y = simd.load_ir(builder, place)
+            sums.append(builder.fadd(x, y))
+        return sums
 
     def store(self, results: list[Any]) -> None:
         """Write the results to C."""
-        store_tile(self.builder, self.c, results, self.op.last, self.partial)
+        op, partial = self.op, [v == self.vecs - 1 for _ in range(self.rows) for v in range(self.vecs)]
+        store_tile(self.builder, lambda: self._places(op.c, op.c_row), results, op.last, partial)
 
 
 def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool) -> None:

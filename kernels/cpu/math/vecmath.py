@@ -103,9 +103,11 @@ def exp2(x):
 
 
 @register_jitable
-def exp_negative(x):
-    """``e**x`` for ``x <= 0``, in fewer operations: 0 below -87, where results would soon be subnormal."""
-    return select_lt(x, splat(f(-87.0)), splat(f(0.0)), _exp_normal(x))
+def exp2_negative(x):
+    """``2**x`` for ``x <= 0``, in fewer operations: 0 below -126.5, where results are subnormal."""
+    x = vmax(splat(f(-127.0)), x)
+    m = x + splat(_ONES)
+    return _times_pow2(_EXP2(x - (m - splat(_ONES))), m)  # 2**-127 becomes 0
 
 
 @register_jitable
@@ -171,9 +173,7 @@ def normal_tail(x):
     """
     x = vmin(splat(f(16.0)), x)
     s = x * x
-    p = vmax(splat(f(-127.0)), fma(fma(_TAIL_ODD(s), x, _TAIL(s)), x, splat(f(-1.0))))
-    m = p + splat(_ONES)
-    return _times_pow2(_EXP2(p - (m - splat(_ONES))), m)  # 2**-127 becomes 0
+    return exp2_negative(fma(fma(_TAIL_ODD(s), x, _TAIL(s)), x, splat(f(-1.0))))
 
 
 @register_jitable

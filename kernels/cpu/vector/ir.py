@@ -1,5 +1,7 @@
 """Helpers for emitting LLVM IR: loops over carried values, conditional loads, one of several bodies."""
 
+import math
+
 from llvmlite import ir
 
 from bslite.kernels.cpu.vector import simd
@@ -48,36 +50,44 @@ def loop(builder, count, carried, body):
     return phis
 
 
-def where(builder, condition, values, change):
-    """``change()`` if the condition holds, else ``values``: a branch, not a selection of lanes."""
-    before = builder.block
-    with builder.if_then(condition):
-        changed = change()
-        inside = builder.block
+def either(builder, condition, first, second):
+    """The values of ``first()`` if the condition holds, else those of ``second()``: a branch, not a selection
+    of lanes.
+    """
+    with builder.if_else(condition) as (then, otherwise):
+        with then:
+            ones = first()
+            end = builder.block
+        with otherwise:
+            others = second()
+            other_end = builder.block
     merged = []
-    for old, new in zip(values, changed, strict=True):
-        phi = builder.phi(old.type)
-        phi.add_incoming(old, before)
-        phi.add_incoming(new, inside)
+    for one, other in zip(ones, others, strict=True):
+        phi = builder.phi(one.type)
+        phi.add_incoming(one, end)
+        phi.add_incoming(other, other_end)
         merged.append(phi)
     return merged
 
 
-def add_if(builder, condition, values, addresses, mask, partial):
-    """``values`` plus the vectors at ``addresses`` if ``condition`` holds; otherwise nothing is read.
+def where(builder, condition, values, change):
+    """``change()`` if the condition holds, else ``values``; see `either`."""
+    return either(builder, condition, change, lambda: values)
 
-    Only the lanes of ``mask`` are read from vectors marked ``partial``.
+
+def clamped(builder, values, lo, hi):
+    """The values limited to the floats ``lo`` and ``hi``. An infinite bound skips its operations: those of
+    both are a fifth of the work of a 3x3 depthwise filter, and a twentieth of a product of 64 terms.
     """
-    zero = ir.Constant(simd.VEC, [0.0] * simd.LANES)
+    for bound, infinity, limit in ((lo, -math.inf, simd.vmax_ir), (hi, math.inf, simd.vmin_ir)):
+        finite = builder.fcmp_ordered("!=", bound, ir.Constant(simd.F32, infinity))
 
-    def added():
-        sums = []
-        for x, address, part in zip(values, addresses, partial, strict=True):
-            y = simd.masked_load_ir(builder, address, mask, zero) if part else simd.load_ir(builder, address)
-            sums.append(builder.fadd(x, y))
-        return sums
+        def limited(values=values, bound=bound, limit=limit):
+            limits = simd.splat_ir(builder, bound)
+            return [limit(builder, limits, x) for x in values]
 
-    return where(builder, condition, values, added)
+        values = where(builder, finite, values, limited)
+    return values
 
 
 def one_of(builder, selector, bodies):
@@ -94,14 +104,16 @@ def one_of(builder, selector, bodies):
 
 
 def store_tile(builder, places, values, last, partial):
-    """Stores each value at its place; of those with a flag in ``partial``, the first ``last`` lanes."""
+    """Stores each value at its place, which ``places()`` emits; of those with a flag in ``partial``, the
+    first ``last`` lanes.
+    """
     with builder.if_else(builder.icmp_signed(">=", last, const(simd.LANES))) as (whole, part):
         with whole:
-            for place, value in zip(places, values, strict=True):
+            for place, value in zip(places(), values, strict=True):
                 simd.store_ir(builder, place, value)
         with part:
             mask = simd.first_lanes(builder, last)
-            for place, value, is_last in zip(places, values, partial, strict=True):
+            for place, value, is_last in zip(places(), values, partial, strict=True):
                 if is_last:
                     simd.masked_store_ir(builder, place, value, mask)
                 else:

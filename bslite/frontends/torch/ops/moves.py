@@ -91,6 +91,16 @@ def slice_scatter(
     return s.emit("concat", *parts, axis=axis)
 
 
+@aten("select_scatter")
+def select_scatter(s: Site, x: Operand, part: Operand, axis: int, index: Any) -> Operand:
+    """``x`` with one position of ``axis`` replaced by ``part``, which lacks the axis."""
+    axis %= len(x.shape)
+    if not isinstance(index, int):
+        raise Varies("its place depends on a free size")
+    thin = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    return slice_scatter(s, x, reshape(s, part, thin, last=False), axis, index)
+
+
 @aten("copy")
 def copy(s: Site, x: Operand, source: Operand, *_: Any) -> Operand:
     """The source, which overwrites all of ``x``."""

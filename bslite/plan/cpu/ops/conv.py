@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from bslite import ops
-from bslite.kernels.contracts.cpu.gemm import Windows
+from bslite.kernels.contracts.cpu.gemm import Columns, PlaneRows, Windows
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -16,7 +16,7 @@ from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contra
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.ops.depthwise import depthwise, in_registers
 from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
-from bslite.plan.cpu.reduction import LONGEST, reduction, reduction_across
+from bslite.plan.cpu.reduction import LONGEST, in_planes, reduction, reduction_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded
 from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
@@ -144,11 +144,16 @@ def convolve(
         return
     across = append is contraction and _across(b.machine, filters, window.taps)
     near, planes = (rows.dilation * xl, cols.dilation * xc), (depth.taps, depth.dilation * xp)
+    beside = (
+        append is contraction
+        and not (across or filters.dots or window.empty)
+        and leaves_out_columns(cols, filters.group_depth)
+    )
     if across:
         terms = reduction_across(rows.taps, cols.taps, filters.group_depth, *near, *planes)
     else:
         merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # whole rows
-        terms = reduction(rows.taps, cols.taps, filters.group_depth, *near, merged, *planes)
+        terms = reduction(rows.taps, cols.taps, filters.group_depth, *near, merged, *planes, beside)
     n, channels, d, p, q = volume(y).shape
     yi, _, yp, yl, yc = volume(y).strides
     geometry = {"x": (xi, rows.stride * xl, cols.stride * xc), "y": (yi, yl, yc), "r": (0, 0, 0)}
@@ -172,12 +177,26 @@ def convolve(
     given = packing(b, weights) if weights else None
     if across:
         recipe, given = "across", packing_across(b, weights, window) if weights else None
-    row_taps = len(terms.offsets) // (depth.taps if by_planes else rows.taps) * clipped
+    plane_taps, entries = len(terms.offsets) // depth.taps, len(terms.offsets) // (depth.taps * rows.taps)
+    at_rows, at_columns = PlaneRows(), Columns()
+    if (
+        by_planes
+        and clipped
+        and not across
+        and in_planes(rows.taps, cols.taps, filters.group_depth, depth.taps)
+    ):
+        at_rows = PlaneRows(rows.start, rows.stride, rows.dilation, rows.have, rows.taps, entries)
+    if beside:
+        at_columns = Columns(
+            cols.start, cols.stride, cols.dilation, cols.have, cols.taps, entries // cols.taps,
+            size.pixels if p == 1 else 0,
+        )  # fmt: skip
+    row_taps = (plane_taps if by_planes else entries) * clipped
     append(
         b, layer, origin, y, residual, size, geometry, terms,
         channels=channels, groups=filters.groups,
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
-        clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps),
+        clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps, at_rows, at_columns),
         planes=Planes(size.lines // d, **between) if d > 1 else None,
         recipe=recipe, how=how_of(window, filters), dots=filters.dots, **({"across": True} if across else {}),
         **({"pack": given, "bias": bias_of(b, layer, filters.groups)} if weights else {}),
@@ -267,4 +286,17 @@ def _across(machine: Machine, filters: Filters, taps: int) -> bool:
     return worth and across_rows(machine, outputs) > 0
 
 
+def leaves_out_columns(cols: Axis, depth: int) -> bool:
+    """Whether taps are summed one by one, each for the pixels that have a column of the image there: where
+    wide windows reach far beyond its sides. Parts of a sum are stored and loaded once more for that.
+    """
+    inside = 0
+    for tap in range(cols.taps):
+        first = cols.start + tap * cols.dilation
+        low, high = -(-max(0, -first) // cols.stride), -(-max(0, cols.have - first) // cols.stride)
+        inside += max(0, min(cols.made, high) - min(cols.made, low))
+    return cols.dilation > 1 and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
+
+
+SPARED, PART = 0.03, 8.0  # share of the taps that must be spared, and terms that storing a part costs
 ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
