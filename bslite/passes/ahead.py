@@ -28,7 +28,8 @@ MOVED = 2**20
 
 def computed_ahead(draft: Draft, node: Node) -> bool:
     """A node that reads constants alone, some of which may be repeated for each image."""
-    if node.op in ("constant", "repeat_batch") or not node.inputs or draft.dtypes[node.name] != "float32":
+    dtype = draft.dtypes[node.name]
+    if node.op in ("constant", "repeat_batch") or not node.inputs or dtype not in ("float32", "bool"):
         return False
     keys: list[str] = []
     repeats: list[Node] = []
@@ -56,7 +57,7 @@ def computed_ahead(draft: Draft, node: Node) -> bool:
     except BsliteError:  # an index beyond its axis, say: it is reported where the model runs
         return False
     with np.errstate(over="ignore"):  # infinite, as it would be there
-        value = value.astype(np.float32, copy=False)
+        value = value.astype(dtype, copy=False)
     key = f"{node.name}/ahead"
     draft.hold(key, what, leaves, value)
     constant = Node(key if repeats else node.name, "constant", params={"value": key})

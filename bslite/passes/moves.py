@@ -25,6 +25,17 @@ def _first(draft: Draft, node: Node) -> str | None:
     return node.inputs[0]
 
 
+def _chosen(draft: Draft, node: Node) -> str | None:
+    """Of a ``where``: the input that a known condition chooses everywhere."""
+    condition = draft.nodes.get(node.inputs[0])
+    if condition is not None and condition.op == "repeat_batch":
+        condition = draft.nodes.get(condition.inputs[0])
+    if condition is None or condition.op != "constant":
+        return None
+    known = draft.param(condition.params["value"])
+    return node.inputs[1] if known.all() else None if known.any() else node.inputs[2]
+
+
 #: Of the ops that may do nothing: the input whose value theirs would be; shapes have to be alike.
 SAME: dict[str, tuple[Callable[[Draft, Node], str | None], ...]] = {
     "add": (number_is(0, 0.0), number_is(1, 0.0)),
@@ -41,6 +52,7 @@ SAME: dict[str, tuple[Callable[[Draft, Node], str | None], ...]] = {
     "permute": (lambda d, n: n.inputs[0] if list(n.attrs["order"]) == sorted(n.attrs["order"]) else None,),
     "slice": (lambda d, n: n.inputs[0] if n.attrs["step"] == 1 else None,),
     "concat": (lambda d, n: n.inputs[0] if len(n.inputs) == 1 else None,),
+    "where": (_chosen,),
 }
 
 

@@ -7,6 +7,14 @@ from bslite.passes.ahead import computed_ahead
 from bslite.passes.draft import Draft
 from bslite.passes.fuse import ACTIVATIONS, BINARY
 from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
+from bslite.passes.merged import (
+    matrix_of_all,
+    multiplied_apart,
+    permuted_apart,
+    permuted_once,
+    scaled_apart,
+    split_before,
+)
 from bslite.passes.moves import (
     activation_before_moves,
     arithmetic_before_permutations,
@@ -25,7 +33,7 @@ from bslite.spec import Node
 Rule = Callable[[Draft, Node], bool]
 
 ARITHMETIC = (does_nothing, into_sum, constants_into_layer, constants_behind_moves, function_into_table)
-MOVED = (arithmetic_before_permutations,)
+MOVED = (arithmetic_before_permutations, scaled_apart)
 RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(BINARY, MOVED),
     **dict.fromkeys(("sub", "mul", "div"), (*ARITHMETIC, *MOVED)),
@@ -34,14 +42,17 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(("expand", "slice", "concat"), (does_nothing,)),
     "cast": (does_nothing, into_sum),
     "pairs": (into_sum,),
-    **dict.fromkeys(("reshape", "flatten"), (does_nothing, axes_kept, groups_by_reshape, two_reshapes)),
-    "permute": (two_permutations, permutation_undone, does_nothing),
+    **dict.fromkeys(
+        ("reshape", "flatten"), (does_nothing, axes_kept, groups_by_reshape, two_reshapes, split_before)
+    ),
+    "permute": (two_permutations, permutation_undone, does_nothing, permuted_apart, permuted_once),
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
     "batch_norm_given": (batch_norm_in_parts,),
     **dict.fromkeys(GRADIENTS, (through_activation,)),
     "linear": (one_hot_product,),
-    "matmul": (one_hot_product,),
+    "matmul": (one_hot_product, multiplied_apart, matrix_of_all),
+    "where": (does_nothing,),
 }
 
 

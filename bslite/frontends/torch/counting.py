@@ -93,6 +93,9 @@ def filled(s: Site, shape: Dims, value: Any, dtype: str) -> Operand:
     """``value`` everywhere, of a shape with free sizes."""
     torch = load_torch()
     rank = len(shape)
+    if _each_image(s, shape) is not None:
+        one = s.derived("value", torch.full((1,) * rank, value, dtype=getattr(torch, dtype)))
+        return spread(s, one, shape)
     made: Operand | None = None
     for axis, size in enumerate(shape):
         if isinstance(size, int):
@@ -135,12 +138,21 @@ def spread(s: Site, x: Operand, shape: Dims) -> Operand:
     if isinstance(x, Const):
         x = s.derived("value", x.data.reshape(tuple(aligned)))
     x = reshape(s, x, tuple(aligned), last=False)
-    if any(f != 1 for f in free):
+    like = _each_image(s, free)
+    if like is not None:
+        x = s.emit("repeat_batch", x, like, inner=made)
+    elif any(f != 1 for f in free):
         nothing = filled(s, free, 0, x.dtype)
         x = s.emit("or" if x.dtype == "bool" else "add", x, nothing, inner=made)
     if made == shape:
         return x
     return s.emit("expand", x, inner=shape, shape=[d if isinstance(d, int) else -1 for d in shape])
+
+
+def _each_image(s: Site, shape: Dims) -> Value | None:
+    """A value of as many images as ``shape`` has, if no other of its sizes is free."""
+    free = [axis for axis, size in enumerate(shape) if not isinstance(size, int)]
+    return s.store.with_batch(shape[0]) if free == [0] else None
 
 
 def rows(s: Site, x: Value, shape: Dims) -> Operand:
