@@ -194,3 +194,36 @@ def groups_by_reshape(draft: Draft, node: Node) -> bool:
     attrs = {"num_groups": groups, "eps": norm.attrs["eps"]}
     draft.put(Node(node.name, "group_norm", (source,), keys, attrs))
     return True
+
+
+def matrix_into_weight(draft: Draft, node: Node) -> bool:
+    """A product with a constant matrix is a linear layer, whose weight lies the other way round."""
+    x, name = node.inputs
+    matrix = draft.nodes.get(name)
+    turned = matrix is not None and matrix.op == "permute" and tuple(matrix.attrs["order"]) == (1, 0)
+    if matrix is not None and turned:
+        matrix = draft.nodes.get(matrix.inputs[0])
+    if matrix is None or matrix.op != "constant" or len(draft.shape(name)) != 2 or len(draft.shape(x)) < 2:
+        return False
+    key = matrix.params["value"]
+    if not turned:
+        given, key = draft.param(key), f"{node.name}/weight"
+        what, sources = draft.held(matrix.params["value"]) or ("", [given])
+        draft.derive(key, ("turned", what), sources, lambda: np.ascontiguousarray(given.T))
+    draft.put(Node(node.name, "linear", (x,), params={"weight": key}))
+    return True
+
+
+def padding_into_convolution(draft: Draft, node: Node) -> bool:
+    """Zeros that are put around an image are the convolution's own padding."""
+    before = draft.nodes.get(node.inputs[0])
+    if before is None or before.op != "pad" or before.attrs["mode"] != "constant" or before.attrs["value"]:
+        return False
+    pads, rank = before.attrs["pads"], len(draft.shape(before.name))
+    first, last = pads[:rank], pads[rank:]
+    if any((*first[:2], *last[:2])) or min(pads) < 0:
+        return False
+    padding = [a + b for a, b in zip(node.attrs["padding"], (*first[2:], *last[2:]), strict=True)]
+    inputs = before.inputs[0], *node.inputs[1:]
+    draft.put(Node(node.name, node.op, inputs, node.params, {**node.attrs, "padding": tuple(padding)}))
+    return True

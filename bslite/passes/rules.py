@@ -2,9 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bslite.passes.absorb import constants_behind_moves, constants_into_layer, groups_by_reshape
+from bslite.passes.absorb import (
+    constants_behind_moves,
+    constants_into_layer,
+    groups_by_reshape,
+    matrix_into_weight,
+    padding_into_convolution,
+)
 from bslite.passes.ahead import computed_ahead
 from bslite.passes.draft import Draft
+from bslite.passes.families import CONVS
 from bslite.passes.fuse import ACTIVATIONS, BINARY
 from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
 from bslite.passes.merged import (
@@ -50,8 +57,9 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
     "batch_norm_given": (batch_norm_in_parts,),
     **dict.fromkeys(GRADIENTS, (through_activation,)),
+    **dict.fromkeys(CONVS, (padding_into_convolution,)),
     "linear": (one_hot_product,),
-    "matmul": (one_hot_product, multiplied_apart, matrix_of_all),
+    "matmul": (one_hot_product, matrix_into_weight, multiplied_apart, matrix_of_all),
     "where": (does_nothing,),
 }
 
