@@ -19,8 +19,9 @@ from benchmarks.peers.arithmetic import AGAIN, NONE, SOME, arithmetic_of
 from benchmarks.peers.bert import bert
 from benchmarks.peers.columns import COLUMNS, columns
 from benchmarks.peers.engines import ENGINES, Engine
+from benchmarks.peers.libraries import UNSEEN, name_of
 from benchmarks.peers.measure import Result
-from benchmarks.peers.nets import Net, distance
+from benchmarks.peers.nets import Net, distance, import_models
 from benchmarks.plot import peers as picture
 from bslite import run
 
@@ -44,6 +45,24 @@ def test_runs(tiny: str, written: Any) -> None:
     assert "Memory, batch" not in text
     assert "in bfloat16" not in text
     assert "Geometric means" not in text
+
+
+def test_networks_of_libraries(written: Any) -> None:
+    """By name, each in a process of its own; what is no network is a line, and the next one goes on."""
+    import_models()  # skips the test where torchvision is not installed
+    names = ("torchvision:no_such", "torchvision:shufflenet_v2_x0_5")
+    options = ("--nets", *names, "--rounds", "1", "--peers", "bslite", "torch", "--apart")
+    found, text = written(command.main, *options, code=1)
+    failed, result = found["results"]
+    assert "no_such" in failed["failures"]["bslite"]
+    assert not result["failures"]
+    assert set(result["seconds"]) == {"bslite", "torch"}
+    assert "| torchvision:shufflenet_v2_x0_5 |" in text
+    for name in ("tim:x", "timm:", "transformers:x", "resnet"):
+        with pytest.raises(SystemExit):
+            command.main(["--nets", name])
+    assert len(set(UNSEEN)) == len(UNSEEN) > 50
+    assert all(name_of(name) == name for name in UNSEEN)
 
 
 def test_precisions(tiny: str, written: Any) -> None:

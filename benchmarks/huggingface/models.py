@@ -100,11 +100,14 @@ def made(name: str) -> Any:
     import torch
 
     torch.manual_seed(0)
-    return normalised(name, _made(name))
+    net = _made(name)
+    args, named = given(name, net, 4, 128)
+    return settled(net, *args, **named)
 
 
-def normalised(name: str, net: Any) -> Any:
-    """The model with batch norms that know the mean and variance of what they take, as after training.
+def settled(net: Any, *args: Any, **named: Any) -> Any:
+    """The model in eval mode, with batch norms that know the mean and variance of what they take, as after
+    training.
 
     Those of a new model do not: what it makes then vanishes or explodes, and is rounding more than anything.
     """
@@ -115,7 +118,6 @@ def normalised(name: str, net: Any) -> Any:
         norm.momentum = None  # the mean over all batches that are seen
         norm.train()
     if norms:
-        args, named = given(name, net, 4, 128)
         with torch.no_grad():
             net(*args, **named)
     return net.eval()

@@ -8,7 +8,8 @@ from pathlib import Path
 from benchmarks import output, roofline
 from benchmarks.peers import report
 from benchmarks.peers.columns import DEFAULT, RIVALS, WORDS, column, columns
-from benchmarks.peers.measure import compare
+from benchmarks.peers.libraries import UNSEEN, name_of
+from benchmarks.peers.measure import apart, compare
 from benchmarks.peers.nets import NETS, TRANSFORMERS
 from bslite.engines.cpu.calibration import unit_unused
 
@@ -24,14 +25,13 @@ def main(arguments: list[str] | None = None) -> int:
         run.note("this machine has a unit for tiles of bfloat16 (AMX), which needs `bslite calibrate` first")
     run.note("measuring what the machine can do")
     run.limits = roofline.measure(options.threads)
+    nets = [name for net in options.nets for name in (UNSEEN if net == "unseen" else [net])]
     for batch in options.batch:
-        for net in options.nets:
+        for net in nets:
             with tempfile.TemporaryDirectory(prefix="bslite-peers-") as folder:
-                result = compare(
-                    net, batch, options.threads, engines, options.rounds, options.seed,
-                    Path(folder), run.note, options.memory,
-                )  # fmt: skip
-            run.add(result)
+                how = options.threads, engines, options.rounds, options.seed, Path(folder)
+                compared = apart if options.apart else compare
+                run.add(compared(net, batch, *how, run.note, options.memory))
     run.note("measuring once more what the machine can do")
     run.limits = run.limits.best(roofline.measure(options.threads))
     run.finish()
@@ -39,9 +39,21 @@ def main(arguments: list[str] | None = None) -> int:
     return int(any(not wanted <= r.seconds.keys() or "reference" in r.failures for r in run.results))
 
 
+def _net(text: str) -> str:
+    """A network's name. For argparse."""
+    return text if text in (*NETS, *TRANSFORMERS, "unseen") else name_of(text)
+
+
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
-    output.choice(parser, "--nets", (*NETS, *TRANSFORMERS), NETS)
+    parser.add_argument(
+        "--nets", nargs="+", type=_net, default=NETS, metavar="NET",
+        help=f"{', '.join((*NETS, *TRANSFORMERS))} (default: all but the last two), or of another library: "
+        "timm:NAME, torchvision:NAME, transformers:NAME; unseen: a list of these that nobody has tuned",
+    )  # fmt: skip
+    parser.add_argument(
+        "--apart", action="store_true", help="each network in a process of its own, which may die"
+    )
     parser.add_argument("--batch", nargs="+", type=int, default=[1], help="batch sizes (default: 1)")
     parser.add_argument("--threads", type=int, default=2, help="threads of every engine (default: 2)")
     parser.add_argument("--rounds", type=int, default=10, help="rounds of turns (default: 10)")

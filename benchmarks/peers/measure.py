@@ -1,10 +1,12 @@
 """One network at one batch size: make every rival ready, check that they agree, then let them take turns."""
 
-import functools
 import gc
+import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,24 @@ def compare(
     return result
 
 
+def apart(
+    name: str, batch: int, threads: int, engines: Sequence[str], rounds: int, seed: int,
+    folder: Path, note: Note, memory: bool = False,
+) -> Result:  # fmt: skip
+    """`compare` in a process of its own: what it leaves in memory goes, and if it dies, only it does."""
+    note(f"{name} batch {batch}: in a process of its own")
+    how = name, batch, threads, engines, rounds, seed, folder, _quiet, memory
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(compare, *how).result()
+        except Exception as e:  # of the model's library, or the process is dead
+            return Result(name, batch, threads, failures={"bslite": f"{type(e).__name__}: {e}"})
+
+
+def _quiet(text: str) -> None:
+    pass
+
+
 def right_ones(
     net: Net, engines: Mapping[str, type[Engine]], result: Result, note: Note
 ) -> dict[str, Engine]:
@@ -148,7 +168,7 @@ def in_turns(
 
     while left:
         try:
-            return timed({name: functools.partial(turn, name) for name in left}, rounds, **options)
+            return timed({name: partial(turn, name) for name in left}, rounds, **options)
         except Exception as e:
             failures[at_work] = f"failed while timed: {type(e).__name__}: {e}"
             del left[at_work]

@@ -50,8 +50,9 @@ class Net:
         import torch
 
         double = copy.deepcopy(self.module).double()
+        x = torch.from_numpy(self.x[: self.checked])
         with torch.no_grad():
-            answer: Array = double(torch.from_numpy(self.x[: self.checked]).double()).numpy()
+            answer: Array = double(x.double() if x.is_floating_point() else x).numpy()
         return answer
 
     @functools.cached_property
@@ -87,7 +88,7 @@ class Net:
         """Path of the exported model, of this batch size."""
         import torch
 
-        path = self.folder / f"{self.name}-{len(self.x)}.onnx"
+        path = self.folder / f"{self.name.replace(':', '-')}-{len(self.x)}.onnx"
         fast = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)  # it is one operation, which ONNX does not have
         try:
@@ -127,6 +128,10 @@ class Net:
 
 def make(name: str, batch: int, seed: int, folder: Path, checked: int | None = None) -> Net:
     """A network by name, with weights and input from ``seed``; ``folder`` takes its files."""
+    if ":" in name:
+        from benchmarks.peers import libraries
+
+        return Net(name, *libraries.made(name, batch, seed), folder, checked)
     x = np.random.default_rng(seed).standard_normal((batch, *shape(name)), np.float32)
     return Net(name, module(name, seed), x, folder, checked)
 
