@@ -31,6 +31,9 @@ TRANSFORMERS = ("bert_base", "vit_b_16")  # measured where they are named
 SIDES = {"inception_v3": 299}
 IMAGES = 2  # of a batch, that the reference computes
 SAME = 1e-9  # relative L2 that two answers in float64 may differ by
+ROUNDED = (
+    1e-6  # the same of other libraries' networks, whose numbers (a scale, an eps) are captured as float32
+)
 
 
 class Net:
@@ -64,7 +67,7 @@ class Net:
         from bslite import reference
 
         made = reference.run(self.spec, [self.x[:IMAGES]], np.float64)[0]
-        if not (off := distance(made, self.exact[:IMAGES])) <= SAME:
+        if not (off := distance(made, self.exact[:IMAGES])) <= (ROUNDED if ":" in self.name else SAME):
             raise ValueError(f"bslite's reference in float64 differs from torch by {off:.1e}")
         return made
 

@@ -1,6 +1,6 @@
 """Rules: values whose first two axes were made one, as ``torch.bmm`` takes them, keep them apart.
 
-A merge, the reshape ``[N, H, ...]`` to ``[N * H, ...]``, goes behind what does not mind it, until it meets
+A merge, the reshape ``[N, H, L, M]`` to ``[N * H, L, M]``, goes behind what does not mind it, until it meets
 the reshape that undoes it. Products of batches and heads are then seen as an attention, and a matrix that
 is the same for all images as the constant that it is.
 """
@@ -17,16 +17,15 @@ def _apart(draft: Draft, name: str) -> str | None:
         return None
     source = node.inputs[0]
     for shapes in draft.shapes:
-        if len(shapes[source]) < 3 or shapes[source][2:] != shapes[name][1:]:
+        if len(shapes[source]) != 4 or shapes[source][2:] != shapes[name][1:]:
             return None
     return source
 
 
 def _together(draft: Draft, node: Node, made: Node) -> bool:
     """Let the value of ``node`` be a merge of what ``made`` makes."""
-    rest = draft.fixed(node.name, range(1, len(draft.shape(node.name))))
-    if rest is None:
-        return False
+    sizes = [(axis, draft.fixed(node.name, [axis])) for axis in range(1, len(draft.shape(node.name)))]
+    rest = [-3 - axis if size is None else size[0] for axis, size in sizes]  # -2 - i: as axis i of `made`
     draft.put(Node(node.name, "reshape", (made.name,), attrs={"shape": (-1, *rest)}), made)
     return True
 
@@ -56,28 +55,39 @@ def scaled_apart(draft: Draft, node: Node) -> bool:
 def multiplied_apart(draft: Draft, node: Node) -> bool:
     """The product of two merges of the same axes is a merge of a product."""
     a, b = (_apart(draft, name) for name in node.inputs)
-    if a is None or b is None or len(draft.shape(a)) != 4 or len(draft.shape(b)) != 4:
-        return False
-    if any(shapes[a][:2] != shapes[b][:2] for shapes in draft.shapes):
+    if a is None or b is None or any(shapes[a][:2] != shapes[b][:2] for shapes in draft.shapes):
         return False
     return _together(draft, node, Node(f"{node.name}/apart", "matmul", (a, b)))
 
 
+def softmax_apart(draft: Draft, node: Node) -> bool:
+    """A softmax of a merge, along another axis than that, goes before it."""
+    source, rank = _apart(draft, node.inputs[0]), len(draft.shape(node.name))
+    axis = node.attrs["axis"] % rank
+    if source is None or axis == 0:
+        return False
+    return _together(draft, node, Node(f"{node.name}/apart", "softmax", (source,), attrs={"axis": axis + 1}))
+
+
 def split_before(draft: Draft, node: Node) -> bool:
     """The sum of a merge and another value, split as the merge's own source: the other one is split."""
-    before = draft.alone(node.inputs[0])
-    if before is None or before.op not in BINARY or not draft.alike(before.name, *before.inputs):
+    before, shape = draft.alone(node.inputs[0]), node.attrs.get("shape", ())
+    if before is None or before.op not in BINARY or len(shape) < 3 or min(shape[:2]) < -1 or 0 in shape[:2]:
         return False
     sources = [_apart(draft, name) for name in before.inputs]
-    if not any(source is not None and draft.alike(source, node.name) for source in sources):
-        return False
+    kept = [source is not None and draft.alike(source, node.name) for source in sources]
+    rank = len(draft.shape(before.name))
     split, inputs = list[Node](), list[str]()
-    for name, source in zip(before.inputs, sources, strict=True):
-        if source is not None and draft.alike(source, node.name):
+    for name, source, as_node in zip(before.inputs, sources, kept, strict=True):
+        if as_node and source is not None:
             inputs.append(source)
-        else:
-            split.append(Node(f"{name}/apart", "reshape", (name,), attrs=node.attrs))
-            inputs.append(split[-1].name)
+            continue
+        whole = all(shapes[name][:1] == shapes[before.name][:1] for shapes in draft.shapes)
+        if not any(kept) or not whole or len(draft.shape(name)) != rank:
+            return False
+        rest = [-2 - axis for axis in range(1, rank)]
+        split.append(Node(f"{name}/apart", "reshape", (name,), attrs={"shape": (*shape[:2], *rest)}))
+        inputs.append(split[-1].name)
     draft.put(Node(node.name, before.op, tuple(inputs), before.params, before.attrs), *split)
     return True
 

@@ -20,6 +20,7 @@ from bslite.passes.merged import (
     permuted_apart,
     permuted_once,
     scaled_apart,
+    softmax_apart,
     split_before,
 )
 from bslite.passes.moves import (
@@ -60,6 +61,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(CONVS, (padding_into_convolution,)),
     "linear": (one_hot_product,),
     "matmul": (one_hot_product, matrix_into_weight, multiplied_apart, matrix_of_all),
+    "softmax": (softmax_apart,),
     "where": (does_nothing,),
 }
 

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+from support.check import assert_three_way
 from support.graphs import Graph
 from support.rewriting import RNG, Net, array, check, fixed_image, image, repeated
 
+import bslite
+from bslite import reference
 from bslite.passes import simplify
 from bslite.spec import ModelSpec
 
@@ -285,3 +288,22 @@ def test_a_known_condition_chooses() -> None:
     net, x = image()  # known for all images
     condition = net("greater", repeated(net, array(1, 1, 1, 1), x), 0.1)
     check(net.build(net("exp", net("where", net("not", condition), 3.0, net("tanh", x)))), "tanh", "exp")
+
+
+@pytest.mark.parametrize("size", [5, "T"])
+def test_a_softmax_of_merged_axes_is_within_the_attention(size: int | str) -> None:
+    """As torch.bmm takes all of it, and a term for each head that is broadcast (Bloom's positions)."""
+    net = Net()
+    x = net.input("x", ("N", 6, size, 4), (2, 6, 5, 4))
+    q, k, v = (net("reshape", value, shape=(-1, -4, 4)) for value in (net("tanh", x), net("relu", x), x))
+    term = net("reshape", net("mean", x, axes=[3], keepdim=False), shape=(-1, 1, -4))
+    scores = net("add", net("sin", term), net("matmul", q, net("permute", k, order=[0, 2, 1])))
+    scores = net("reshape", net("reshape", scores, shape=(-1, 6, -3, -4)), shape=(-1, -4, -5))
+    y = net("matmul", net("softmax", scores, axis=2), v)
+    simple = simplify(net.build(net("relu", net("reshape", y, shape=(-1, 6, -3, 4)))))
+    assert [n.op for n in simple.nodes].count("attention") == 1
+    assert "matmul" not in [n.op for n in simple.nodes]
+    for shape in ((1, 6, 5, 4), (3, 6, 5, 4)):
+        data = RNG.standard_normal(shape).astype(np.float32)
+        exact, peer = (reference.run(simple, [data], dtype)[0] for dtype in (np.float64, np.float32))
+        assert_three_way(bslite.run(simple, data), peer, exact)

@@ -17,7 +17,7 @@ from bslite.kernels.cpu.math import unary, veclog, vecmath
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.lanes import negated, select_eq
 from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, store, store_first
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, rint, select_lt, splat, vabs, vmax, vmin
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, rint, select_lt, splat, vabs, vmax, vmin
 
 call_activation = caller(5)
 f = np.float32
@@ -25,8 +25,11 @@ f = np.float32
 
 @register_jitable
 def _hardsigmoid(x, a, b):
-    # as in torch: relu6(x + 3) / 6
-    return vmin(splat(f(6.0)), vmax(splat(f(0.0)), x + splat(f(3.0)))) * splat(f(1.0 / 6))
+    # As in torch: relu6(x + 3) / 6. Times the float nearest to 1/6 it would be too large by 3e-8 in every
+    # layer, which adds up.
+    return divide(
+        vmin(splat(f(6.0)), vmax(splat(f(0.0)), x + splat(f(3.0)))), splat(f(6.0)), splat(f(1.0 / 6))
+    )
 
 
 @register_jitable
