@@ -25,7 +25,7 @@ UNSEEN = (
             "davit_tiny", "dla34", "edgenext_small", "efficientformer_l1", "efficientvit_b1", "fastvit_t8",
             "ghostnet_100", "hrnet_w18_small", "inception_next_atto", "levit_128s", "mobilenet_edgetpu_100",
             "mobileone_s1", "poolformerv2_s12", "regnety_004", "repvit_m1", "resnest14d", "rexnet_100",
-            "sequencer2d_s", "starnet_s3", "swinv2_cr_tiny_224", "xcit_tiny_12_p8_224",
+            "starnet_s3", "swinv2_cr_tiny_224", "xcit_tiny_12_p8_224",
         )
     ),
     *(

@@ -85,6 +85,7 @@ declare(
         transposed_case("vocoder", (1, 20, 7), 12, 16, stride=8, padding=4),
         transposed_case("asymmetric padding", (2, 6, 8), 10, 5, stride=2, padding=(3, 0)),
         transposed_case("dilated", (1, 8, 9), 6, 3, stride=2, dilation=3, padding=2, bias=False),
+        transposed_case("one tap, dilated", (2, 300, 6), 32, 1, dilation=2, output_padding=1),
         transposed_case("grouped", (2, 8, 7), 12, 3, stride=2, groups=4),
     ],
 )

@@ -51,9 +51,10 @@ def computed_ahead(draft: Draft, node: Node) -> bool:
     what, leaves = _description(draft, node, keys)
     if not _makes(node, known, params, shape) or not _small(draft, node, known, params, shape, leaves):
         return False
-    exact = node.declaration.kind is Kind.MOVEMENT  # in any precision; what is a view then stays one
+    # What moves numbers is exact in any precision; what is a view then stays one.
+    moved = node.declaration.kind is Kind.MOVEMENT and not _computes(node, known, shape)
     try:
-        value = call(node.op, known, params, node.attrs, np.float32 if exact else np.float64)
+        value = call(node.op, known, params, node.attrs, np.float32 if moved else np.float64)
     except BsliteError:  # an index beyond its axis, say: it is reported where the model runs
         return False
     with np.errstate(over="ignore"):  # infinite, as it would be there
@@ -133,6 +134,12 @@ def _small(
     flops = op.flops([x.shape for x in known], shape, sizes, node.attrs)
     loops = op.kind in (Kind.CONTRACTION, Kind.WINDOW) and node.op not in ("linear", "matmul")
     return flops <= (MOST_IN_LOOPS if loops else MOST_FLOPS)
+
+
+def _computes(node: Node, known: Sequence[Array], shape: Shape) -> bool:
+    """Whether an op that moves numbers computes some, or the places where they are."""
+    flops = node.declaration.flops([x.shape for x in known], shape, {}, node.attrs)
+    return flops > 0 or node.op == "grid_sample"
 
 
 def _goes_on(draft: Draft, node: Node) -> bool:

@@ -100,3 +100,16 @@ def test_a_column_is_a_line() -> None:
     spec = one_op("conv2d", (1, 16, 96, 1), weight=noise(32, 16, 5, 1), padding=(2, 0, 2, 0))
     (record,) = [s.record for s in plan_of(spec, (1, 16, 96, 1)).steps if isinstance(s.record, Conv)]
     assert record.cut.rows1 > 1
+
+
+@pytest.mark.parametrize("axis", [2, 3])
+def test_windows_far_beyond_the_image_have_the_bits_of_the_whole_in_bands(axis: int) -> None:
+    """A band of a column, taken as a line, has other rows beside it than the whole."""
+    shape, kernel = [1, 256, 1, 1], [16, 256, 1, 1]
+    shape[axis], kernel[axis] = 2000, 3
+    far = [100 * (axis == 2), 100 * (axis == 3)]
+    net = Graph()
+    y = net("sigmoid", "before", net.input("x", ("N", *shape[1:]), tuple(shape)))
+    weight = noise(*kernel, scale=0.1)
+    y = net("conv2d", "conv", y, weight=weight, dilation=[max(1, d) for d in far], padding=[*far, *far])
+    check(net.build(y), noise(*shape))

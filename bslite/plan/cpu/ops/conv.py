@@ -144,11 +144,9 @@ def convolve(
         return
     across = append is contraction and _across(b.machine, filters, window.taps)
     near, planes = (rows.dilation * xl, cols.dilation * xc), (depth.taps, depth.dilation * xp)
-    beside = (
-        append is contraction
-        and not (across or filters.dots or window.empty)
-        and leaves_out_columns(cols, filters.group_depth)
-    )
+    usual = append is contraction and not (across or filters.dots or window.empty)
+    # A column is taken as a line, of a band of which other rows are beside it than of the whole.
+    beside = usual and not is_column(layer, b.crop) and leaves_out_columns(cols, filters.group_depth)
     if across:
         terms = reduction_across(rows.taps, cols.taps, filters.group_depth, *near, *planes)
     else:
@@ -295,7 +293,7 @@ def leaves_out_columns(cols: Axis, depth: int) -> bool:
         first = cols.start + tap * cols.dilation
         low, high = -(-max(0, -first) // cols.stride), -(-max(0, cols.have - first) // cols.stride)
         inside += max(0, min(cols.made, high) - min(cols.made, low))
-    return cols.dilation > 1 and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
+    return cols.taps > 1 < cols.dilation and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
 
 
 SPARED, PART = 0.03, 8.0  # share of the taps that must be spared, and terms that storing a part costs
