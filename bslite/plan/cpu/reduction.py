@@ -7,6 +7,8 @@ answer has the same bits however it is planned, and an image's answer does not d
 from typing import NamedTuple
 
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
+#: The same of linear layers: networks of these are deep, and two thirds of the error cost nothing.
+LONGEST_OF_ROWS = 512
 #: The same of linear layers with at most ``FEW`` outputs, which others sum along their terms, a part in each
 #: lane. An output alone, a score or a class, shows how it was rounded; the layer's time is next to none.
 LONGEST_OF_FEW, FEW = 64, 16
@@ -80,10 +82,11 @@ def reduction_across(
 
 def reduction_of_rows(c: int, outputs: int) -> Reduction:
     """The sum over the ``c`` features of a row, for so many outputs."""
-    parts = _parts(c, LONGEST_OF_FEW) if outputs <= FEW else 1
+    longest = LONGEST_OF_FEW if outputs <= FEW else LONGEST_OF_ROWS
+    parts = _parts(c, longest) if c > longest else 1
     if parts == 1:
         return reduction(1, 1, c, 0, 0, True)
-    return Reduction(tuple(range(0, c, c // parts)), c // parts, max(1, LONGEST_OF_FEW // (c // parts)))
+    return Reduction(tuple(range(0, c, c // parts)), c // parts, max(1, longest // (c // parts)))
 
 
 def _equal(count: int, most: int) -> int:
