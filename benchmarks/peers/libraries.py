@@ -58,7 +58,8 @@ def name_of(text: str) -> str:
 
 
 def made(name: str, batch: int, seed: int) -> tuple[Any, Array]:
-    """The module in eval mode, which takes one array and gives one, and its input.
+    """The module in eval mode, which takes one array and gives one, and its input. ``seed`` is torchvision's;
+    the others' weights and inputs are those of `benchmarks.huggingface`.
 
     Raises ModuleNotFoundError if the library is not installed.
     """

@@ -31,9 +31,8 @@ TRANSFORMERS = ("bert_base", "vit_b_16")  # measured where they are named
 SIDES = {"inception_v3": 299}
 IMAGES = 2  # of a batch, that the reference computes
 SAME = 1e-9  # relative L2 that two answers in float64 may differ by
-ROUNDED = (
-    1e-6  # the same of other libraries' networks, whose numbers (a scale, an eps) are captured as float32
-)
+#: The same of other libraries' networks, whose numbers (a scale, an eps) are captured as float32.
+ROUNDED = 1e-6
 
 
 class Net:

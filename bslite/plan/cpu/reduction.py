@@ -1,13 +1,14 @@
 """The parts and the order of a sum over filter taps and channels.
 
-They are a pure function of the filter's size, not of tiling, batch, threads or memory layout. So a layer's
-answer has the same bits however it is planned, and an image's answer does not depend on its neighbours.
+They are a pure function of the filter's size (where columns are left out, of the image's width, too), not of
+tiling, batch, threads or memory layout. So a layer's answer has the same bits however it is planned, and an
+image's answer does not depend on its neighbours.
 """
 
 from typing import NamedTuple
 
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
-#: The same of linear layers: networks of these are deep, and two thirds of the error cost nothing.
+#: The same of linear layers: networks of these are deep, and shorter parts take no longer there.
 LONGEST_OF_ROWS = 512
 #: The same of linear layers with at most ``FEW`` outputs, which others sum along their terms, a part in each
 #: lane. An output alone, a score or a class, shows how it was rounded; the layer's time is next to none.

@@ -5,6 +5,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.attention import Attention
 from bslite.kernels.cpu.attention.loop import Products, attention_by
+from bslite.kernels.cpu.gemm.items import cut_run
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
@@ -22,18 +23,15 @@ def _products(sweep, rows, most, a, a_row, depth, b, c, c_row, zeros, resume, cl
     """``c (+)= a @ b`` for ``rows`` rows and one panel b, in tiles of at most ``most`` rows, each of which
     fetches a part of the panel ``ahead``.
     """
-    tiles = (rows + most - 1) // most
-    low = rows // tiles
-    high = rows - tiles * low  # this many tiles are one row taller
     share = depth // UNROLL * PREFETCHES * 64
-    if high:
-        call_gemm_sweep(sweep, low + 1, high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
-                        clamp, last, ahead, share, 1, 0, 0, 0)  # fmt: skip
-        a += high * (low + 1) * a_row
-        c += high * (low + 1) * c_row
-        ahead += high * share
-    call_gemm_sweep(sweep, low, tiles - high, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0,
-                    clamp, last, ahead, share, 1, 0, 0, 0)  # fmt: skip
+    tiles1, rows1, tiles2, rows2 = cut_run(rows, most)
+    call_gemm_sweep(sweep, rows1, tiles1, a, a_row, zeros, 1, depth, b, c, c_row, zeros, resume, 0, 0, clamp,
+                    last, ahead, share, 1, 0, 0, 0)  # fmt: skip
+    if tiles2:
+        first = tiles1 * rows1
+        call_gemm_sweep(sweep, rows2, tiles2, a + first * a_row, a_row, zeros, 1, depth, b,
+                        c + first * c_row, c_row, zeros, resume, 0, 0, clamp, last, ahead + tiles1 * share,
+                        share, 1, 0, 0, 0)  # fmt: skip
 
 
 @register_jitable

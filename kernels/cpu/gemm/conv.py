@@ -2,7 +2,7 @@
 
 Activations are NHWC with the zeros of the padding physically beside the image, so the filter taps of a line
 of outputs are a table of byte offsets and the inner loops have no edge cases; filter rows that lie above or
-below the image are left out of the sum (`rows_inside`). Weights are packed in panels ``[K/nr][R*S*C][nr]``.
+below the image are left out of the sum (`places_inside`). Weights are packed in panels ``[K/nr][R*S*C][nr]``.
 The lines of a volume are those of all its planes; its padding above and below is physical, too, and planes of
 the filter outside it are left out. The loops of an item: for each panel, for each chunk of taps small enough
 to stay in cache, for each line.
@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
-from bslite.kernels.cpu.gemm.items import part_of
+from bslite.kernels.cpu.gemm.items import cut_run, part_of, places_inside
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
@@ -26,34 +26,6 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 
 F = reader(Conv)
 f = np.float32
-
-
-@register_jitable
-def rows_inside(top, dilation, filter_rows, rows):
-    """First and past-the-last row of a filter that meet an image of ``rows`` rows, its row 0 at ``top``."""
-    first = 0 if top >= 0 else min(filter_rows, (dilation - 1 - top) // dilation)
-    last = 0 if top >= rows else min(filter_rows, (rows - top + dilation - 1) // dilation)
-    return first, max(first, last)
-
-
-@register_jitable
-def places_inside(first, step, columns, pixels):
-    """First and past-the-last of ``pixels`` whose tap meets an image of ``columns``, if the first one's lies
-    at column ``first``.
-    """
-    low = 0 if first >= 0 else min(pixels, (step - 1 - first) // step)
-    high = 0 if first >= columns else min(pixels, (columns - first + step - 1) // step)
-    return low, max(low, high)
-
-
-@register_jitable
-def cut_run(pixels, most):
-    """The fewest tiles of at most ``most`` pixels: their numbers and heights, as `Cut` has them."""
-    tiles = max(1, (pixels + most - 1) // most)
-    low, high = pixels // tiles, pixels % tiles
-    if high == 0:
-        return tiles if pixels else 0, low, 0, low
-    return high, low + 1, tiles - high, low
 
 
 @register_jitable
@@ -134,12 +106,12 @@ def conv(step, bases, item, scratch):
                 from_tap, used = tap, count
                 if row_taps:
                     row = plane if clip_planes else line
-                    low, high = rows_inside(start + row * row_step, dilation, filter_rows, rows)
+                    low, high = places_inside(start + row * row_step, dilation, filter_rows, rows)
                     from_tap = max(tap, low * row_taps)
                     used = min(tap + count, high * row_taps) - from_tap
                     if s.row_entries:
                         first = tap - tap % row_taps
-                        low, high = rows_inside(
+                        low, high = places_inside(
                             s.top + line * s.down, s.down_dilation, s.plane_filter_rows, s.plane_rows
                         )
                         used += from_tap
@@ -169,7 +141,7 @@ def conv(step, bases, item, scratch):
                 if tap_entries:
                     left = s.left + line * s.line_pixels * s.across
                     left += tap // tap_entries % filter_cols * s.across_dilation
-                    low, high = places_inside(left, s.across, s.columns, pixels if used else 0)
+                    low, high = places_inside(left, s.across, pixels if used else 0, s.columns)
                     if low == high:
                         if tap and not final:
                             continue
@@ -274,12 +246,12 @@ def depthwise(step, bases, item, scratch):
                 c, c_col = place, cells_col
             planes, used, line_w = filter_planes, filter_rows, w
             if clip_planes:
-                low, high = rows_inside(start + plane * row_step, dilation, filter_planes, rows)
+                low, high = places_inside(start + plane * row_step, dilation, filter_planes, rows)
                 planes = high - low
                 a += low * x_deep
                 line_w += low * filter_rows * w_row
             else:
-                low, high = rows_inside(start + line * row_step, dilation, filter_rows, rows)
+                low, high = places_inside(start + line * row_step, dilation, filter_rows, rows)
                 used = high - low
                 a += low * x_row
                 line_w += low * w_row

@@ -10,10 +10,9 @@ are added in a second sum over their cells.
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.integer import IntConv, Made
-from bslite.kernels.cpu.gemm.conv import rows_inside
 from bslite.kernels.cpu.gemm.int_finish import finish
 from bslite.kernels.cpu.gemm.int_tile import call_int_sweep
-from bslite.kernels.cpu.gemm.items import part_of
+from bslite.kernels.cpu.gemm.items import part_of, places_inside
 from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
@@ -90,7 +89,7 @@ def int_conv(step, bases, item, scratch):
             first, used, low, high = 0, taps, 0, extra_rows
             if row_taps:
                 row = plane if clip_planes else line
-                low, high = rows_inside(start + row * row_step, dilation, filter_rows, rows)
+                low, high = places_inside(start + row * row_step, dilation, filter_rows, rows)
                 first, used = low * row_taps, (high - low) * row_taps
             a = panel_x + plane * x_plane + line * x_line
             line_weights = panel_weights + first * depth * vecs * BYTES
