@@ -18,7 +18,7 @@ BATCH = 4  # the batch at which the shares are compared
 VIEWS = (
     "view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "permute", "transpose",
     "t", "expand", "expand_as", "slice", "select", "narrow", "split", "split_with_sizes", "chunk", "unbind",
-    "alias", "detach", "view_as", "reshape_as", "swapaxes", "movedim",
+    "alias", "detach", "view_as", "reshape_as", "swapaxes", "movedim", "view_as_real", "view_as_complex",
 )  # fmt: skip
 #: Operations that do nothing to values at inference, or copy them.
 COPIES = (

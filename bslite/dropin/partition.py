@@ -11,7 +11,7 @@ from bslite.dropin.stages import stages
 from bslite.frontends.torch.graph import Graph, draws, has_tensors, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.parts import Survey
-from bslite.frontends.torch.values import DTYPES, dtype_name
+from bslite.frontends.torch.values import DTYPES, dtype_name, is_complex
 
 Node = torch.fx.Node
 
@@ -141,16 +141,31 @@ def _propose(graph: Graph, allowed: set[Node]) -> list[set[Node]]:
 
 
 def _cut_modules(graph: Graph, groups: list[set[Node]]) -> set[Node]:
-    """The nodes of modules that become one op, where no group has all of them."""
+    """The nodes of modules that become one op, and of those that hand each other complex numbers, where no
+    group has all of them.
+    """
     modules: dict[str, set[Node]] = {}
     for node in graph.whole:
         modules.setdefault(call_of(node).key, set()).add(node)
     cut: set[Node] = set()
-    for nodes in modules.values():
+    for nodes in (*modules.values(), *_complex(graph)):
         held = [group & nodes for group in groups if group & nodes]
         if held and held != [nodes]:
             cut |= nodes
     return cut
+
+
+def _complex(graph: Graph) -> list[set[Node]]:
+    """The nodes that make complex numbers with those that read them, as many as hang together."""
+    found: list[set[Node]] = []
+    for node in graph.operations():
+        if is_complex(node.meta.get("val")):
+            own = {node, *(u for u in node.users if u in graph.live)}
+            for other in [g for g in found if g & own]:
+                found.remove(other)
+                own |= other
+            found.append(own)
+    return found
 
 
 def _read(graph: Graph, group: set[Node], nodes: list[Node]) -> list[Node]:

@@ -14,6 +14,7 @@ import torch
 from bslite.dropin.costs import sizes
 from bslite.frontends.torch.graph import Graph, is_getitem
 from bslite.frontends.torch.names import call_of
+from bslite.frontends.torch.values import is_complex
 
 Node = torch.fx.Node
 BUCKET_MB = 25.0  # DistributedDataParallel's own choice
@@ -64,7 +65,7 @@ def _cut(graph: Graph, nodes: Sequence[Node], crossing: Mapping[int, int], most:
 def _crossing(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
     """For each place at which ``nodes`` can be cut, the bytes of values that cross the cut.
 
-    Not within a layer that is one op, nor between a tuple and its items.
+    Not within a layer that is one op, nor between a tuple and its items, nor where complex numbers are read.
     """
     order = {node: i for i, node in enumerate(nodes)}
     bytes_, closed = [0] * (len(nodes) + 1), [0] * (len(nodes) + 1)  # what begins or ends to cross at a place
@@ -76,7 +77,8 @@ def _crossing(graph: Graph, nodes: Sequence[Node]) -> dict[int, int]:
     layers: dict[str, list[int]] = {}
     for i, node in enumerate(nodes):
         readers = [order[u] for u in node.users if u in order]
-        items = [order[u] for u in node.users if u in order and is_getitem(u)]
+        inner = is_complex(node.meta.get("val"))  # a part takes and gives real numbers
+        items = [order[u] for u in node.users if u in order and (inner or is_getitem(u))]
         if node in graph.whole:
             layers.setdefault(call_of(node).key, []).append(i)
         if items:

@@ -9,7 +9,7 @@ from torch.fx import Node
 from bslite.dropin.capture import Capture, Traced, check_hooks, shell_of
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.builders import meets_complex, operation
 from bslite.frontends.torch.capture import check_tensors, failure, trace
 from bslite.frontends.torch.graph import Graph, draws, is_getitem
 from bslite.frontends.torch.noticing import noticing
@@ -30,7 +30,9 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
     Raises UnsupportedError if it cannot be traced, changes anything else, or does something that torch's
     autograd follows and a trace does not show.
     """
-    check_tensors(module)
+    check_tensors(module, "complex64")
+    if learned := [key for key, p in module.named_parameters() if p.is_complex() and p.requires_grad]:
+        raise UnsupportedError(f"model {name!r}: its parameter {learned[0]} is of complex numbers")
     check_hooks(module, backward=True)
     shell = shell_of(module)
     _count_batches(shell, module)
@@ -47,6 +49,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     effects = rewrite(program, name)
     graph = Graph(program)
+    if any(operation(n) in ("slice_scatter", "select_scatter") and meets_complex(n) for n in graph.nodes):
+        raise UnsupportedError(f"model {name!r}: it writes into complex numbers, where torch has no gradient")
     effects |= {n for n in graph.nodes if draws(n) and n not in graph.live}  # for those that draw after it
     graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
     assert traced.results is not None

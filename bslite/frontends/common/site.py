@@ -18,3 +18,7 @@ class Site(ABC):
         """Append a layer and return its value. The layer makes the operation's own result, or, if ``inner``
         is given, an intermediate value of that shape.
         """
+
+    @abstractmethod
+    def const(self, array: Any, what: str = "value") -> Any:
+        """An array computed here, as an operand; ``what`` names it in the model's file."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from bslite.frontends.torch.values import is_complex
 from bslite.registry import Registry
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ OTHERS = ("bslite::", "transformers::")  # libraries beside torch's own whose op
 TABLE: Registry[Builder] = Registry("torch operation")
 #: Decorator of a builder: ``conv2d`` names all overloads of an operation, ``conv2d.padding`` one of them.
 aten = TABLE.register
+COMPLEX: Registry[Builder] = Registry("torch operation on complex numbers")
+#: The same for operations that read or make complex numbers, which builders take and give as `Pairs`.
+complex_aten = COMPLEX.register
 
 
 def operation(node: "torch.fx.Node") -> str:
@@ -35,10 +39,15 @@ def name_of(target: Any) -> str:
 
 def find(node: "torch.fx.Node") -> Builder | None:
     """The builder for the operation of ``node``, that of its overload first."""
-    return known(node.target)
+    return known(node.target, COMPLEX if meets_complex(node) else TABLE)
 
 
-def known(target: Any) -> Builder | None:
+def known(target: Any, table: Registry[Builder] = TABLE) -> Builder | None:
     """The builder for what a node calls, that of its overload first."""
     name = name_of(target)
-    return TABLE.get(f"{name}.{getattr(target, '_overloadname', '')}") or TABLE.get(name)
+    return table.get(f"{name}.{getattr(target, '_overloadname', '')}") or table.get(name)
+
+
+def meets_complex(node: "torch.fx.Node") -> bool:
+    """Whether ``node`` reads or makes complex numbers."""
+    return any(is_complex(n.meta.get("val")) for n in (node, *node.all_input_nodes))

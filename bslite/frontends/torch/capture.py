@@ -18,7 +18,7 @@ from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
-from bslite.frontends.torch.values import DTYPES, dims
+from bslite.frontends.torch.values import DTYPES, dims, dtype_name
 
 if TYPE_CHECKING:
     import torch
@@ -159,16 +159,18 @@ def check_module(module: "torch.nn.Module") -> None:
         raise SpecError(
             f"bslite runs inference, but the model is in training mode ({_some(training)}); call .eval()"
         )
-    check_tensors(module)
+    check_tensors(module, "complex64")
 
 
-def check_tensors(module: "torch.nn.Module") -> None:
-    """Raise unless a module's tensors are dense and have values, and those of floating point are float32."""
+def check_tensors(module: "torch.nn.Module", *others: str) -> None:
+    """Raise unless a module's tensors are dense and have values, and those of no integers are float32, or of
+    ``others`` by dtype.
+    """
     torch = load_torch()
     wrong = [
-        f"{key} is {str(t.dtype).removeprefix('torch.')}"
+        f"{key} is {dtype_name(t)}"
         for key, t in tensors(module)
-        if (t.is_floating_point() or t.is_complex()) and t.dtype != torch.float32
+        if (t.is_floating_point() or t.is_complex()) and dtype_name(t) not in ("float32", *others)
     ]
     if wrong:
         raise SpecError(f"bslite takes float32 parameters: {_some(wrong)}; convert the model with .float()")

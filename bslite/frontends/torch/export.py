@@ -18,7 +18,7 @@ from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.store import Store
-from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
+from bslite.frontends.torch.values import DTYPES, Const, Pairs, concrete, dims, dtype_name
 from bslite.ops import Shape
 from bslite.spec import GraphBuilder, ModelSpec
 
@@ -118,6 +118,7 @@ class Walk:
         site = self._site(node)
         try:
             require_dtype(node)
+            args, kwargs = paired(args), paired(kwargs)
             if is_empty(node):
                 raise Unsupported(f"its result {list(dims(node.meta['val']))} is empty")
             bound = bind(builder, site, args, kwargs)
@@ -175,6 +176,8 @@ class Walk:
                 result = by_name.get(spec.arg.name)
                 if isinstance(result, Const) and dtype_name(result.data) not in DTYPES:
                     self._whole_problem(f"returns {dtype_name(result.data)}")
+                elif isinstance(result, Pairs):
+                    self._whole_problem(f"returns {result.dtype}")
                 elif isinstance(result, (Value, Const)):
                     names.append(self.store.value(result).name)
                 elif result is not MISSING:
@@ -266,15 +269,28 @@ def result_dtype(node: "Node") -> str:
     return dtype_name(value[0] if isinstance(value, (tuple, list)) else value)
 
 
+def paired(arguments: Any) -> Any:
+    """An operation's arguments with constants of complex numbers as `Pairs`."""
+    torch = load_torch()
+
+    def as_pairs(x: Any) -> Any:
+        if isinstance(x, Const) and x.data.is_complex():
+            data = x.data if x.data.ndim else x.data.to(torch.complex64)  # a number is of no dtype of its own
+            return Pairs(Const(torch.view_as_real(data.resolve_conj()), x.key))
+        return x
+
+    return torch.utils._pytree.tree_map(as_pairs, arguments)
+
+
 def require_dtype(node: "Node") -> None:
     """Raise Unsupported if bslite has no values of the dtype that the operation makes."""
-    if result_dtype(node) not in DTYPES:
+    if result_dtype(node) not in (*DTYPES, Pairs.dtype):
         raise Unsupported(f"makes {result_dtype(node)}; bslite has {', '.join(DTYPES)}")
 
 
 def same_dtype(node: "Node", result: Any) -> Any:
     """``result``, or Unsupported if it is of another dtype than torch's."""
     made = result[0] if isinstance(result, (tuple, list)) else result
-    if isinstance(made, (Value, Const)) and made.dtype != result_dtype(node):
+    if isinstance(made, (Value, Const, Pairs)) and made.dtype != result_dtype(node):
         raise Unsupported(f"makes {result_dtype(node)}, the op it would become {made.dtype}")
     return result

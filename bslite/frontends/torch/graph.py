@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.builders import find, operation
+from bslite.frontends.torch.builders import find, meets_complex, operation
 from bslite.frontends.torch.names import Call, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.values import dims
@@ -157,7 +157,7 @@ class Graph:
 
 def normalization(node: "Node") -> "list[Node]":
     """The operations of ``F.normalize`` in L2, last one first, if ``node`` is the last; else []."""
-    if operation(node) != "div" or len(node.all_input_nodes) != 2:
+    if operation(node) != "div" or len(node.all_input_nodes) != 2 or meets_complex(node):
         return []
     group: list[Node] = [node]
     before: Any = node.args[1]

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from bslite import ops
 from bslite.errors import SpecError
+from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.site import Site as AnySite
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.names import Names
 from bslite.frontends.torch.store import Store
-from bslite.frontends.torch.values import Const, Operand, dims
+from bslite.frontends.torch.values import Const, Operand, layout
 from bslite.ops.training.given import Given
 
 if TYPE_CHECKING:
@@ -23,7 +24,9 @@ SYMBOLIC = ("SymInt", "SymFloat", "SymBool")
 
 
 class Site(AnySite):
-    """What a builder is given. ``shapes``: of the operation's results; ``shape``: of the first."""
+    """What a builder is given. ``shapes``: of the operation's results, as values lie (complex numbers as
+    pairs along a last axis); ``shape``: of the first.
+    """
 
     def __init__(
         self, store: Store, names: Names, node: "torch.fx.Node", users: "Sequence[torch.fx.Node]"
@@ -31,7 +34,7 @@ class Site(AnySite):
         self.store, self.names, self.node, self.users = store, names, node, users
         value = node.meta["val"]
         tensors = value if isinstance(value, (tuple, list)) else (value,)
-        self.shapes = [dims(t) if hasattr(t, "shape") else () for t in tensors]
+        self.shapes = [layout(t) if hasattr(t, "shape") else () for t in tensors]
         self.shape = self.shapes[0]
 
     @property
@@ -79,6 +82,9 @@ class Site(AnySite):
         if isinstance(operand, Value):
             raise Unsupported(f"its {role} is computed from the input")
         return self.store.param(operand)
+
+    def const(self, array: Any, what: str = "value") -> Const:
+        return self.derived(what, load_torch().as_tensor(array))
 
     def derived(self, what: str, tensor: "torch.Tensor") -> Const:
         """A tensor computed here from a constant operand."""

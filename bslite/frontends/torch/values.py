@@ -1,9 +1,11 @@
 """Constants, dtypes and sizes of torch as the builders see them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bslite import ops
+from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.common.values import Dims, Value
 from bslite.ops import Shape
@@ -24,8 +26,22 @@ class Const(AnyConst["torch.Tensor"]):
         """The dtype of the value it becomes. A single number of a type that bslite lacks becomes float32, as
         torch promotes it.
         """
-        name, floating = dtype_name(self.data), self.data.is_floating_point()
-        return name if name in DTYPES or (floating and self.data.ndim) else "float32"
+        name, inexact = dtype_name(self.data), self.data.is_floating_point() or self.data.is_complex()
+        return name if name in DTYPES or (inexact and self.data.ndim) else "float32"
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Complex numbers. ``parts``: float32 with one more axis, the last, of real and imaginary part (what
+    ``torch.view_as_real`` gives).
+    """
+
+    parts: Value | Const
+    dtype = "complex64"
+
+    @property
+    def shape(self) -> Dims:
+        return self.parts.shape[:-1]
 
 
 Operand = Value | Const
@@ -35,6 +51,17 @@ Number = int | float
 def dtype_name(tensor: "torch.Tensor") -> str:
     """``"float32"`` for torch.float32."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def is_complex(traced: Any) -> bool:
+    """Whether a traced value is a tensor of complex numbers, or has some among its several."""
+    values = traced if isinstance(traced, (tuple, list)) else (traced,)
+    return any(isinstance(v, load_torch().Tensor) and v.is_complex() for v in values)
+
+
+def layout(tensor: "torch.Tensor") -> Dims:
+    """The sizes of the value that a traced tensor becomes: those of `Pairs` for complex numbers."""
+    return (*dims(tensor), 2) if tensor.is_complex() else dims(tensor)
 
 
 def dims(tensor: "torch.Tensor") -> Dims:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from bslite.errors import SpecError
+from bslite.frontends.common.fourier import Transform, transformed, waves
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
@@ -11,14 +12,7 @@ from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.values import Known, Operand, fixed
 from bslite.spec import Array
 
-MOST = 2**24  # elements of a transform's matrix: beyond, it is no product that anyone wants
-
-
-def turns(length: int, bins: int) -> Array:
-    """The angles of a transform, ``[bins, length]``, within one turn: ``2 pi (k n mod length) / length``."""
-    if length < 1 or length * bins > MOST:
-        raise Unsupported(f"of {length} points")
-    return np.asarray(2 * np.pi / length * (np.outer(np.arange(bins), np.arange(length)) % length))
+MOST = 2**24  # elements of a matrix of mel weights: beyond, it is none that anyone wants
 
 
 @onnx_op("DFT", since=17)
@@ -36,47 +30,16 @@ def dft(
     if onesided and not inverse and parts == 2:
         raise Unsupported("onesided, of complex numbers")
     length = None if dft_length is None else int(s.number(dft_length, "its dft_length"))
+    length = length or (2 * (n - 1) if onesided and inverse else n)
+    if parts == 1:
+        x = reshaped(s, x, x.shape[:-1], last=False)
     if onesided and inverse:
-        matrix = to_real(n, length or 2 * (n - 1))[..., :parts]
-    else:
-        matrix = to_complex(n, length or n, bool(inverse), bool(onesided))[..., :parts]
-    made, kinds = matrix.shape[:2]
-    rows = [i for i in range(x.rank - 1) if i != axis]
-    order = (*rows, axis, x.rank - 1)
-    moved = permuted(s, x, order, last=False)
-    outer = tuple(x.shape[i] for i in rows)
-    flat = reshaped(s, moved, (*outer, n * parts), last=False)
-    weight = s.const(matrix.reshape(made * kinds, n * parts).astype(np.float32), "matrix")
-    product = s.inner("linear", flat, params={"weight": weight})
-    apart = reshaped(s, product, (*outer, made, kinds), last=order == tuple(range(x.rank)))
-    return permuted(s, apart, tuple(np.argsort(order).tolist()))
-
-
-def to_complex(points: int, length: int, inverse: bool, onesided: bool) -> Array:
-    """The matrix ``[bin, part, point, part]`` of a transform of ``points``, to which zeros are appended, or
-    of which the last are cut, until they are ``length``.
-    """
-    angles = turns(length, length // 2 + 1 if onesided else length)[:, :points]
-    real, imaginary = np.cos(angles), (1 if inverse else -1) * np.sin(angles)
-    made = np.zeros((len(angles), 2, points, 2))
-    within = slice(angles.shape[1])
-    made[:, 0, within, 0], made[:, 1, within, 0] = real, imaginary
-    made[:, 0, within, 1], made[:, 1, within, 1] = -imaginary, real
-    return made / length if inverse else made
-
-
-def to_real(bins: int, length: int) -> Array:
-    """The matrix ``[point, 1, bin, part]`` from the first half of a transform back to ``length`` numbers."""
-    used = min(bins, length // 2 + 1)
-    angles = turns(length, used).T  # [point, bin]
-    twice = np.full(used, 2.0)
-    twice[0] = 1
-    if length % 2 == 0 and used == length // 2 + 1:
-        twice[-1] = 1
-    made = np.zeros((length, 1, bins, 2))
-    made[:, 0, :used, 0] = np.cos(angles) * twice / length
-    made[:, 0, :used, 1] = -np.sin(angles) * twice / length
-    return made
+        how = Transform(length, inverse=True, scale=1 / length, halved=True)
+        made = transformed(s, x, axis, how, paired=parts == 2, real=True)
+        return reshaped(s, made, (*made.shape, 1))
+    bins = length // 2 + 1 if onesided else None
+    how = Transform(length, bool(inverse), 1 / length if inverse else 1.0, bins)
+    return transformed(s, x, axis, how, paired=parts == 2)
 
 
 @onnx_op("STFT", since=17)
@@ -99,18 +62,15 @@ def stft(
         raise Unsupported("of complex numbers")
     if step < 1 or signal.rank not in (2, 3) or (signal.rank == 3 and signal.shape[2] != 1):
         raise SpecError(f"of {list(signal.shape)} by steps of {step}")
-    angles = turns(length, length // 2 + 1 if onesided else length)
-    waves = np.stack([np.cos(angles), -np.sin(angles)], 1).reshape(2 * len(angles), 1, length)
-    if taper is not None:
-        before = (length - taper.size) // 2
-        waves = waves * np.pad(taper.astype(np.float64), (before, length - taper.size - before))
+    bins = length // 2 + 1 if onesided else length
+    weight = waves(length, bins, np.ones(length) if taper is None else taper)[:, None]
     batch, samples = signal.shape[:2]
     row = reshaped(s, signal, (batch, 1, samples), last=False)
-    weight = s.const(waves.astype(np.float32), "waves")
-    made = s.inner("conv1d", row, params={"weight": weight}, stride=step)  # [N, bins * 2, frames]
+    stored = s.const(weight.astype(np.float32), "waves")
+    made = s.inner("conv1d", row, params={"weight": stored}, stride=step)  # [N, bins * 2, frames]
     frames = made.shape[2]
     apart = permuted(s, made, (0, 2, 1), last=False)
-    return reshaped(s, apart, (batch, frames, len(angles), 2))
+    return reshaped(s, apart, (batch, frames, bins, 2))
 
 
 @onnx_op("MelWeightMatrix", since=17)
