@@ -211,6 +211,14 @@ class Permute(Op):
         Case("heads", [(2, 9, 3, 8)], attrs={"order": (0, 2, 1, 3)}),
         Case("shuffle", [(1, 2, 4, 3, 3)], attrs={"order": (0, 2, 1, 3, 4)}),
         Case("nothing", [(2, 3, 4)], attrs={"order": (0, 1, 2)}),
+        Case("squares", [(2, 19, 35)], attrs={"order": (0, 2, 1)}),
+        Case("squares of pairs", [(19, 11, 2)], attrs={"order": (1, 0, 2)}),
+        Case("lines of pairs", [(3, 9, 4, 2)], attrs={"order": (2, 1, 0, 3)}),
+        Case("lines of threes", [(5, 17, 3)], attrs={"order": (1, 0, 2)}),
+        Case("lines of fives", [(3, 10, 5)], attrs={"order": (1, 0, 2)}),
+        Case("lines of twenties", [(3, 4, 20)], attrs={"order": (1, 0, 2)}),
+        Case("groups of threes", [(12, 3, 20)], attrs={"order": (0, 2, 1)}),
+        Case("eight axes", [(2, 2, 3, 2, 2, 2, 2, 3)], attrs={"order": (6, 1, 4, 3, 2, 5, 0, 7)}),
     ]
 
 

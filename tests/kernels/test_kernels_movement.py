@@ -31,6 +31,22 @@ def test_copies_over_nine_axes(order: list[int]) -> None:
     np.testing.assert_array_equal(ran("permute", x, order=order), x.transpose(order))
 
 
+@settings(deadline=None, max_examples=200)
+@given(data=st.data(), shape=st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 17, 33]), min_size=2, max_size=5))
+def test_copies_of_lines_and_squares(shape: list[int], data: st.DataObject) -> None:
+    """Runs of any length, steps of any length between them."""
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    order = data.draw(st.permutations(range(len(shape))))
+    y = x.transpose(order)
+    starts = [data.draw(st.integers(0, n - 1)) for n in y.shape]
+    g = Graph()
+    g.input("x", shape)
+    last = g("permute", "turned", "x", order=order)
+    for axis, start in enumerate(starts):
+        last = g("slice", f"cut {axis}", last, axis=axis, start=start)
+    np.testing.assert_array_equal(bslite.run(g.build(last), x), y[tuple(slice(n, None) for n in starts)])
+
+
 @settings(deadline=None, max_examples=50)
 @given(
     shape=st.lists(st.integers(2, 4), min_size=1, max_size=6),

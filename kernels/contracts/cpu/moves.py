@@ -9,9 +9,9 @@ Three = tuple[int, int, int]
 
 
 class Copy(StepRecord, kernel="copy"):
-    """``y[i0..i5] = x[i0..i5]`` of 4-byte cells; an item is one (i0, i1).
+    """``y[i0..i5, :run] = x[i0..i5, :run]`` of 4-byte cells; an item is one (i0, i1).
 
-    ``n``: sizes; ``x``, ``y``: the strides of source and target. ``vector``: axis 5 is contiguous in both.
+    ``n``: sizes; ``x``, ``y``: the strides of source and target. ``run`` cells lie side by side in both.
     """
 
     AXES: ClassVar[int] = 6
@@ -21,11 +21,11 @@ class Copy(StepRecord, kernel="copy"):
     n: Six
     x: Six
     y: Six
-    vector: int
+    run: int
 
 
 class CopyAxes(StepRecord, kernel="copy_axes"):
-    """A copy over more axes than `Copy` has: two inner axes, and a table of ``axes`` outer ones.
+    """A copy over more axes than `Copy` has: two inner axes and ``run``, and a table of ``axes`` outer ones.
 
     ``table`` holds the size of each outer axis, innermost first, and its strides in source and target.
     ``planes`` is the number of indices of the outer axes; an item has ``item_planes`` of them.
@@ -40,11 +40,12 @@ class CopyAxes(StepRecord, kernel="copy_axes"):
     n: tuple[int, int]
     x: tuple[int, int]
     y: tuple[int, int]
-    vector: int
+    run: int
 
 
 class Transpose(StepRecord, kernel="transpose"):
-    """``y[.., r, c] = x[.., c, r]`` by squares of registers: rows are contiguous in x, columns in y.
+    """``y[.., r, c, :run] = x[.., c, r, :run]`` by squares of registers: rows lie side by side in x, columns in
+    y. ``run`` is 1 or 2: single cells or pairs.
 
     Three axes lie around rows and columns, the inner two of sizes ``n1`` and ``n2``; an item is one index of
     these and one of ``blocks`` blocks of ``block_cols`` columns.
@@ -62,6 +63,7 @@ class Transpose(StepRecord, kernel="transpose"):
     y_row: int
     blocks: int
     block_cols: int
+    run: int
 
 
 class Interleave(StepRecord, kernel="interleave"):

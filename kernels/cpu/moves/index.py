@@ -79,7 +79,7 @@ def gather(step, bases, item, scratch):
     x, y = s.x + outer * size * inner * 4, s.y + outer * count * inner * 4
     for i in range(count * part // s.parts, count * (part + 1) // s.parts):
         at = wrapped(load_cell(indices + 4 * i), size, flag)
-        copy_run(x + at * inner * 4, y + i * inner * 4, inner, 4, 4, 1)
+        copy_run(x + at * inner * 4, y + i * inner * 4, inner)
 
 
 @step_kernel(GatherElements)
@@ -134,7 +134,7 @@ def gather_nd(step, bases, item, scratch):
     first = item * s.item_count
     for q in range(first, min(s.count, first + s.item_count)):
         place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
-        copy_run(x + q // per_batch * batch_bytes + place, y + 4 * q * inner, inner, 4, 4, 1)
+        copy_run(x + q // per_batch * batch_bytes + place, y + 4 * q * inner, inner)
 
 
 @step_kernel(ScatterND)
@@ -148,7 +148,7 @@ def scatter_nd(step, bases, item, scratch):
     for q in range(s.count):
         place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
         if reduction == NONE:
-            copy_run(cell_at(updates, q * inner + first), y + place + 4 * first, last - first, 4, 4, 1)
+            copy_run(cell_at(updates, q * inner + first), y + place + 4 * first, last - first)
         else:
             for j in range(first, last):
                 update(y + place + 4 * j, cell_at(updates, q * inner + j), reduction, floats, overflow)

@@ -13,9 +13,11 @@ from bslite.kernels.cpu.vector.memory import (
     load,
     load_first,
     load_int,
+    load_pair,
     load_scalar,
     store,
     store_first,
+    store_pair,
     store_scalar,
 )
 from bslite.kernels.cpu.vector.simd import BYTES, I32, LANES, load_ir, primitive, splat, store_ir
@@ -25,38 +27,66 @@ C = reader(Copy)
 
 
 @register_jitable
-def copy_run(x, y, count, x_step, y_step, vector):
-    """Copies ``count`` elements; with ``vector`` both sides are contiguous."""
-    if vector:
-        whole = count // LANES
-        for _ in range(whole):
-            store(y, load(x))
-            x += BYTES
-            y += BYTES
-        rest = count - whole * LANES
-        if rest:
-            # x may be the caller's array, with nothing mapped after it
-            store_first(y, load_first(x, rest, ZERO), rest)
-    else:
+def copy_run(x, y, count):
+    """Copies ``count`` contiguous cells."""
+    whole = count // LANES
+    for _ in range(whole):
+        store(y, load(x))
+        x += BYTES
+        y += BYTES
+    rest = count - whole * LANES
+    if rest:
+        # x may be the caller's array, with nothing mapped after it
+        store_first(y, load_first(x, rest, ZERO), rest)
+
+
+@register_jitable
+def copy_runs(x, y, count, x_step, y_step, run):
+    """Copies ``count`` runs of ``run`` contiguous cells, a step apart. The shortest go cell by cell: parts of
+    registers take some machines as long.
+    """
+    if run == 1:
         for _ in range(count):
             store_scalar(y, load_scalar(x))
+            x += x_step
+            y += y_step
+    elif run == 2:
+        for _ in range(count):
+            store_pair(y, load_pair(x))
+            x += x_step
+            y += y_step
+    elif run == 3:
+        for _ in range(count):
+            pair, last = load_pair(x), load_scalar(x + 8)
+            store_pair(y, pair)
+            store_scalar(y + 8, last)
+            x += x_step
+            y += y_step
+    elif run < LANES:
+        for _ in range(count):
+            store_first(y, load_first(x, run, ZERO), run)
+            x += x_step
+            y += y_step
+    else:
+        for _ in range(count):
+            copy_run(x, y, run)
             x += x_step
             y += y_step
 
 
 @step_kernel(Copy)
 def copy(step, bases, item, scratch):
-    """``y[i0..i5] = x[i0..i5]`` with byte strides; an item is one (i0, i1)."""
+    """``y[i0..i5, :run] = x[i0..i5, :run]`` with byte strides; an item is one (i0, i1)."""
     s = C(step, bases)
     i0, i1 = item // s.n1, item % s.n1
     x = s.source + i0 * s.x0 + i1 * s.x1
     y = s.target + i0 * s.y0 + i1 * s.y1
-    n2, n3, n4, n5, vector = s.n2, s.n3, s.n4, s.n5, s.vector
+    n2, n3, n4, n5, run = s.n2, s.n3, s.n4, s.n5, s.run
     x2, x3, x4, x5, y2, y3, y4, y5 = s.x2, s.x3, s.x4, s.x5, s.y2, s.y3, s.y4, s.y5
     for i2 in range(n2):
         for i3 in range(n3):
             for i4 in range(n4):
-                copy_run(x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, vector)
+                copy_runs(x + i2 * x2 + i3 * x3 + i4 * x4, y + i2 * y2 + i3 * y3 + i4 * y4, n5, x5, y5, run)
 
 
 A = reader(CopyAxes)
@@ -67,7 +97,7 @@ ENTRY = 24  # bytes of a table entry: size, byte stride in x, in y
 def copy_axes(step, bases, item, scratch):
     """Copies planes of the two innermost axes; the ``axes`` around them are in the table, innermost first."""
     s = A(step, bases)
-    table, axes, n0, n1, vector = s.table, s.axes, s.n0, s.n1, s.vector
+    table, axes, n0, n1, run = s.table, s.axes, s.n0, s.n1, s.run
     x0, x1, y0, y1 = s.x0, s.x1, s.y0, s.y1
     first = item * s.item_planes
     for plane in range(first, min(s.planes, first + s.item_planes)):
@@ -79,7 +109,7 @@ def copy_axes(step, bases, item, scratch):
             y += rest % size * load_int(table + axis * ENTRY + 16)
             rest //= size
         for i in range(n0):
-            copy_run(x + i * x0, y + i * y0, n1, x1, y1, vector)
+            copy_runs(x + i * x0, y + i * y0, n1, x1, y1, run)
 
 
 @register_jitable

@@ -21,5 +21,5 @@ def trilu(step, bases, item, scratch):
         high = width if upper else min(max(edge + 1, 0), width)
         at = row * width * 4
         fill_run(y + at, low, ZERO)
-        copy_run(x + at + 4 * low, y + at + 4 * low, high - low, 4, 4, 1)
+        copy_run(x + at + 4 * low, y + at + 4 * low, high - low)
         fill_run(y + at + 4 * high, width - high, ZERO)

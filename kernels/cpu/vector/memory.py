@@ -59,6 +59,18 @@ def store_scalar(builder, address, value):
 
 
 @primitive(i64, i64)
+def load_pair(builder, address):
+    """Two cells, which may lie anywhere, as one integer."""
+    return builder.load(pointer(builder, address, I64), align=4)
+
+
+@primitive(types.void, i64, i64)
+def store_pair(builder, address, value):
+    """Writes the two cells of `load_pair`."""
+    builder.store(value, pointer(builder, address, I64), align=4)
+
+
+@primitive(i64, i64)
 def load_int(builder, address):
     """The int64 at a byte address."""
     return builder.load(pointer(builder, address, I64), align=8)

@@ -79,7 +79,7 @@ def resample(step, bases, item, scratch):
         y = s.y + line * inner * 4
         tap = table + line % out * taps * TAP
         if taps == 1:
-            copy_run(x + load_int(tap) * inner * 4, y, inner, 4, 4, 1)
+            copy_run(x + load_int(tap) * inner * 4, y, inner)
             continue
         place, left = 0, inner
         while left > 0:

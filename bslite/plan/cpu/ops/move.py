@@ -12,7 +12,7 @@ from bslite.plan.cpu.sharing import item_count, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
 AXES = Copy.AXES
-SHORT = 4  # elements: fewer are copied one by one, because parts of registers take some machines as long
+FEW = 8  # turns of a loop: fewer are not worth its start
 
 
 def in_bytes(strides: Sequence[int]) -> tuple[int, ...]:
@@ -29,21 +29,45 @@ def copy_step(b: CpuBuilder, source: View, target: View) -> None:
     if not sizes:
         sizes, runs = [1], [[1], [1]]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 16)
+    sizes, runs, run = _without_run(sizes, runs)
+    if len(sizes) <= AXES and run <= 2 and _transpose_step(b, source, target, sizes, runs, run):
+        return
+    if run < b.machine.lanes:
+        sizes, runs = _long_inside(sizes, runs)
     if len(sizes) > AXES:
-        _copy_axes_step(b, source, target, sizes, runs)
+        _copy_axes_step(b, source, target, sizes, runs, run)
         return
-    if _transpose_step(b, source, target, sizes, runs):
-        return
-    vector = int(runs[0][-1] == 1 and runs[1][-1] == 1 and sizes[-1] >= SHORT)
-    items = item_count(b.machine, 2.0 * size_of(target.shape) / (b.machine.lanes if vector else 1))
+    items = item_count(b.machine, 2.0 * size_of(target.shape) / min(run, b.machine.lanes))
+    if len(sizes) == 1:
+        sizes, runs = _cut(sizes[0], [step for (step,) in runs], items)
     sizes, runs = into_items(sizes, runs, items, AXES)
     x, y = runs
-    record = Copy(source.start, target.start, tuple(sizes), in_bytes(x), in_bytes(y), vector)
+    record = Copy(source.start, target.start, tuple(sizes), in_bytes(x), in_bytes(y), run)
     step(b, record, sizes[0] * sizes[1], [source], [target])
 
 
+def _without_run(sizes: list[int], runs: list[list[int]]) -> tuple[list[int], list[list[int]], int]:
+    """The axes around the cells that lie side by side in all operands, and how many these are."""
+    if any(run[-1] != 1 for run in runs):
+        return sizes, runs, 1
+    return sizes[:-1] or [1], [run[:-1] or [0] for run in runs], sizes[-1]
+
+
+def _cut(size: int, steps: list[int], want: int) -> tuple[list[int], list[list[int]]]:
+    """One axis as two, the outer one of ``want`` pieces or more, so that there are items."""
+    parts = next(n for n in range(min(want, size), size + 1) if size % n == 0)
+    return [parts, size // parts], [[step * (size // parts), step] for step in steps]
+
+
+def _long_inside(sizes: list[int], runs: list[list[int]]) -> tuple[list[int], list[list[int]]]:
+    """The axes with the nearest long one innermost: a loop pays for its start."""
+    last = next((a for a in reversed(range(len(sizes))) if sizes[a] >= FEW), len(sizes) - 1)
+    order = [*(a for a in range(len(sizes)) if a != last), last]
+    return [sizes[a] for a in order], [[run[a] for a in order] for run in runs]
+
+
 def _copy_axes_step(
-    b: CpuBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
+    b: CpuBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]], run: int
 ) -> None:
     """Append a copy over more axes than the copy kernel has loops."""
     x, y = runs
@@ -53,19 +77,19 @@ def _copy_axes_step(
     table = b.const("offsets", values=[cell for a in outer for cell in (sizes[a], 4 * x[a], 4 * y[a])])
     record = CopyAxes(
         source.start, target.start, Operand(table, 0), len(sizes) - 2, planes, each, n=(sizes[-2], sizes[-1]),
-        x=in_bytes(x[-2:]), y=in_bytes(y[-2:]), vector=int(x[-1] == 1 and y[-1] == 1 and sizes[-1] >= SHORT),
+        x=in_bytes(x[-2:]), y=in_bytes(y[-2:]), run=run,
     )  # fmt: skip
     step(b, record, items, [source], [target])
 
 
 def _transpose_step(
-    b: CpuBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
+    b: CpuBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]], run: int
 ) -> bool:
     """Append a copy by squares of registers, if different axes are contiguous in source and target."""
     x, y = runs
-    lanes = b.machine.lanes
-    rows = [a for a in range(len(sizes) - 1) if x[a] == 1 and sizes[a] >= lanes]
-    if y[-1] != 1 or x[-1] == 1 or sizes[-1] < lanes or not rows or len(sizes) > 5:
+    lanes = b.machine.lanes // run
+    rows = [a for a in range(len(sizes) - 1) if x[a] == run and sizes[a] >= lanes]
+    if y[-1] != run or x[-1] == run or sizes[-1] < lanes or not rows or len(sizes) > 5:
         return False
     row = rows[0]
     outer = [a for a in range(len(sizes) - 1) if a != row]
@@ -75,7 +99,7 @@ def _transpose_step(
     blocks = -(-sizes[-1] // block_cols)
     record = Transpose(
         source.start, target.start, n[1], n[2], in_bytes(xs), in_bytes(ys), rows=sizes[row], cols=sizes[-1],
-        x_col=4 * x[-1], y_row=4 * y[row], blocks=blocks, block_cols=block_cols,
+        x_col=4 * x[-1], y_row=4 * y[row], blocks=blocks, block_cols=block_cols, run=run,
     )  # fmt: skip
     step(b, record, size_of(tuple(n)) * blocks, [source], [target])
     return True
