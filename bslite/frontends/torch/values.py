@@ -44,6 +44,14 @@ class Pairs:
         return self.parts.shape[:-1]
 
 
+class RealParts(Pairs):
+    """Complex numbers of which only the real parts are made, in ``parts``, because nothing else is read."""
+
+    @property
+    def shape(self) -> Dims:
+        return self.parts.shape
+
+
 Operand = Value | Const
 Number = int | float
 

@@ -44,8 +44,8 @@ class CopyAxes(StepRecord, kernel="copy_axes"):
 
 
 class Transpose(StepRecord, kernel="transpose"):
-    """``y[.., r, c, :run] = x[.., c, r, :run]`` by squares of registers: rows lie side by side in x, columns in
-    y. ``run`` is 1 or 2: single cells or pairs.
+    """``y[.., r, c, :run] = x[.., c, r, :run]`` by squares of registers: rows lie side by side in x, columns
+    in y. ``run`` is 1 or 2: single cells or pairs.
 
     Three axes lie around rows and columns, the inner two of sizes ``n1`` and ``n2``; an item is one index of
     these and one of ``blocks`` blocks of ``block_cols`` columns.

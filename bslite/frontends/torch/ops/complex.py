@@ -9,7 +9,7 @@ from bslite.frontends.torch.builders import complex_aten
 from bslite.frontends.torch.counting import filled
 from bslite.frontends.torch.operands import converted, inner
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Operand, Pairs, is_complex
+from bslite.frontends.torch.values import Const, Operand, Pairs, RealParts, is_complex
 
 Term = Pairs | Operand | complex
 
@@ -76,6 +76,8 @@ def view_as_real(s: Site, x: Pairs) -> Operand:
 
 @complex_aten("real", "imag")
 def part(s: Site, x: Pairs) -> Operand:
+    if isinstance(x, RealParts):
+        return x.parts
     return _part(s, x, int(s.operation == "imag"), last=True)
 
 

@@ -10,11 +10,11 @@ from bslite.frontends.common.fourier import Transform, transformed, waves
 from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
-from bslite.frontends.torch.builders import aten, complex_aten
+from bslite.frontends.torch.builders import aten, complex_aten, operation
 from bslite.frontends.torch.ops import repeat
 from bslite.frontends.torch.ops.complex_moves import of_pairs
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Operand, Pairs
+from bslite.frontends.torch.values import Const, Operand, Pairs, RealParts
 from bslite.spec import Array
 
 #: By ``norm``: the power of the number of points by which what a transform and its inverse make is divided.
@@ -72,17 +72,17 @@ def along(s: Site, x: Pairs | Operand, dim: Sequence[int], sizes: Any, norm: str
     value: Any = x.parts if isinstance(x, Pairs) else x
     if value.dtype != "float32":
         raise Unsupported(f"of {value.dtype}")
+    real = all(operation(user) == "real" for user in s.users)
     for i, (axis, length, scale) in enumerate(steps if inverse else steps[::-1]):
-        last = of_real and i == (len(steps) - 1 if inverse else 0)
-        if last and inverse:
+        last = i == len(steps) - 1
+        if of_real and inverse and last:
             how = Transform(length, True, scale, halved=True)
             return transformed(s, value, axis, how, paired=True, real=True)
-        bins = length // 2 + 1 if last else None
-        value, paired = (
-            transformed(s, value, axis, Transform(length, inverse, scale, bins), paired=paired),
-            True,
-        )
-    return Pairs(value)
+        bins = length // 2 + 1 if of_real and not inverse and i == 0 else None
+        how = Transform(length, inverse, scale, bins)
+        value = transformed(s, value, axis, how, paired=paired, real=real and last)
+        paired = True
+    return RealParts(value) if real else Pairs(value)
 
 
 @complex_aten("_fft_c2c")

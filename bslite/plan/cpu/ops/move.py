@@ -59,6 +59,11 @@ def _cut(size: int, steps: list[int], want: int) -> tuple[list[int], list[list[i
     return [parts, size // parts], [[step * (size // parts), step] for step in steps]
 
 
+def _pieces(size: int, want: int, least: int) -> int:
+    """Into how many equal pieces an axis is cut: ``want`` or fewer, none shorter than ``least``."""
+    return max(n for n in range(1, min(want, size // least) + 1) if size % n == 0)
+
+
 def _long_inside(sizes: list[int], runs: list[list[int]]) -> tuple[list[int], list[list[int]]]:
     """The axes with the nearest long one innermost: a loop pays for its start."""
     last = next((a for a in reversed(range(len(sizes))) if sizes[a] >= FEW), len(sizes) - 1)
@@ -86,15 +91,22 @@ def _transpose_step(
     b: CpuBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]], run: int
 ) -> bool:
     """Append a copy by squares of registers, if different axes are contiguous in source and target."""
-    x, y = runs
     lanes = b.machine.lanes // run
-    rows = [a for a in range(len(sizes) - 1) if x[a] == run and sizes[a] >= lanes]
-    if y[-1] != run or x[-1] == run or sizes[-1] < lanes or not rows or len(sizes) > 5:
+    rows = [a for a in range(len(sizes) - 1) if runs[0][a] == run and sizes[a] >= lanes]
+    if runs[1][-1] != run or runs[0][-1] == run or sizes[-1] < lanes or not rows or len(sizes) > 5:
         return False
-    row = rows[0]
+    row, items = rows[0], item_count(b.machine, 0.5 * size_of(target.shape))
+    have = size_of(tuple(sizes)) // sizes[row] // lanes
+    if have < items and len(sizes) < 5:
+        pieces = _pieces(sizes[row], -(-items // have), lanes)
+        inner, steps = _cut(sizes[row], [each[row] for each in runs], pieces)
+        sizes = [*sizes[:row], *inner, *sizes[row + 1 :]]
+        runs = [[*each[:row], *own, *each[row + 1 :]] for each, own in zip(runs, steps, strict=True)]
+        row += 1
+    x, y = runs
     outer = [a for a in range(len(sizes) - 1) if a != row]
-    n, (xs, ys) = padded([sizes[a] for a in outer], [[run[a] for a in outer] for run in runs], 3)
-    wanted = -(-item_count(b.machine, 0.5 * size_of(target.shape)) // size_of(tuple(n)))
+    n, (xs, ys) = padded([sizes[a] for a in outer], [[each[a] for a in outer] for each in runs], 3)
+    wanted = -(-items // size_of(tuple(n)))
     block_cols = lanes * -(-sizes[-1] // (lanes * min(wanted, -(-sizes[-1] // lanes))))
     blocks = -(-sizes[-1] // block_cols)
     record = Transpose(
