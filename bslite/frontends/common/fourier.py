@@ -21,13 +21,13 @@ MOST = 2**24  # elements of a transform's matrix: beyond, it is no product that 
 WHOLE = 160  # points up to which one product costs no more than two and the moves between them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Transform:
     """``y[k] = scale * sum_n x[n] exp(-2 pi i n k / length)``, the inverse with the other sign.
 
     Zeros are appended to x, or its last points cut, until they are ``length``. ``bins``: the first so many of
     y; None: all. ``halved``: x is the first half of a transform of real numbers; what stands for both halves
-    counts twice, and only the real part of y means anything.
+    counts twice, and only the real part of y means anything. ``taper``: points of x are times these numbers.
     """
 
     length: int
@@ -35,6 +35,7 @@ class Transform:
     scale: float = 1.0
     bins: int | None = None
     halved: bool = False
+    taper: Array | None = None
 
     @property
     def made(self) -> int:
@@ -57,7 +58,8 @@ class Transform:
     def weights(self, points: Array) -> Array:
         """How much ``points`` of x count."""
         twice = self.halved & (points > 0) & (2 * points < self.length)
-        return np.asarray(self.scale * np.where(twice, 2.0, 1.0))
+        tapered = 1.0 if self.taper is None else self.taper[points]
+        return np.asarray(self.scale * np.where(twice, 2.0, 1.0) * tapered)
 
 
 def multiplication(factors: Array) -> Array:
@@ -122,16 +124,33 @@ def _parts(matrices: Array, paired: bool, real: bool) -> Array:
     return np.ascontiguousarray(matrices[..., 0] if real else matrices)
 
 
-def waves(length: int, bins: int, taper: Array) -> Array:
-    """Windowed waves ``[2 * bins, length]`` of a short-time transform, real and imaginary parts by turns:
-    a window of a signal times them is the start of its transform. ``taper``: the window, in the middle.
+def short_time(s: Site, x: Any, how: Transform, hop: int, frames: Any) -> Any:
+    """Transforms ``[N, bins, frames, 2]`` of the windows of ``x [N, L]``, ``hop`` points apart."""
+    batch, length = x.shape
+    lines = reshape(s, x, (batch, 1, 1, length), last=False)
+    size = (batch, how.length, frames)
+    cut = s.emit("unfold", lines, inner=size, kernel=(1, how.length), stride=(1, hop))
+    return transformed(s, cut, 1, how, paired=False)
+
+
+def from_short_time(s: Site, x: Any, how: Transform, hop: int, taper: Array) -> Any:
+    """The windows whose transforms are ``x [N, bins, frames, 2]``, times ``taper``, added up where they lie:
+    ``[N, 1, how.length + hop * (frames - 1)]``.
     """
-    if length < 1 or length * bins > MOST:
-        raise Unsupported(f"of {length} points")
-    how, before = Transform(length), (length - taper.size) // 2
-    turns = how.turned(np.outer(np.arange(bins), np.arange(length)))
-    made = np.stack([turns.real, turns.imag], 1).reshape(2 * bins, length)
-    return np.asarray(made * np.pad(taper.astype(np.float64), (before, length - taper.size - before)))
+    batch, _, frames, _ = x.shape
+    lines = transformed(s, x, 1, how, paired=True, real=True)
+    lines = s.emit("mul", lines, s.const(taper[:, None].astype(np.float32), "window"), inner=lines.shape)
+    size = how.length + hop * (frames - 1)
+    return s.emit(
+        "fold", lines, inner=(batch, 1, size),
+        output_size=(size,), kernel=(how.length,), stride=(hop,), padding=(0, 0), dilation=(1,),
+    )  # fmt: skip
+
+
+def centred(taper: Array, length: int) -> Array:
+    """A window with zeros on both sides, up to a length."""
+    before = (length - taper.size) // 2
+    return np.pad(taper.astype(np.float64), (before, length - taper.size - before))
 
 
 def _factor(length: int) -> int:

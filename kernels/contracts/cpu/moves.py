@@ -133,16 +133,20 @@ class Trilu(StepRecord, kernel="trilu"):
 class Fold(StepRecord, kernel="fold"):
     """Sums dense columns ``[N, C, taps, windows]`` where their windows lie in images ``[N, C, D, H, W]``.
 
-    An item has ``item_lines`` of the lines (n, c, d, h). ``y``: strides of the images. By axis, ``n`` is the
+    Lines (n, c, d, h) are cut into pieces of ``piece_cols`` columns, of which an item has ``item_pieces``; a
+    thread has room for the sums of a piece in float64. ``y``: strides of the images. By axis, ``n`` is the
     image's size, ``w`` the number of windows, ``k`` the size of a window, ``s`` the stride, ``d`` the
     dilation and ``p`` the padding before.
     """
 
+    MOST_COLS: ClassVar[int] = 4096
+
     source: Operand
     target: Operand
     y: tuple[int, int, int, int, int]
-    lines: int
-    item_lines: int
+    pieces: int
+    item_pieces: int
+    piece_cols: int
     channels: int
     n: Three
     w: Three

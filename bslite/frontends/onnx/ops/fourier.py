@@ -3,7 +3,7 @@
 import numpy as np
 
 from bslite.errors import SpecError
-from bslite.frontends.common.fourier import Transform, transformed, waves
+from bslite.frontends.common.fourier import Transform, centred, short_time, transformed
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
@@ -62,15 +62,13 @@ def stft(
         raise Unsupported("of complex numbers")
     if step < 1 or signal.rank not in (2, 3) or (signal.rank == 3 and signal.shape[2] != 1):
         raise SpecError(f"of {list(signal.shape)} by steps of {step}")
-    bins = length // 2 + 1 if onesided else length
-    weight = waves(length, bins, np.ones(length) if taper is None else taper)[:, None]
     batch, samples = signal.shape[:2]
-    row = reshaped(s, signal, (batch, 1, samples), last=False)
-    stored = s.const(weight.astype(np.float32), "waves")
-    made = s.inner("conv1d", row, params={"weight": stored}, stride=step)  # [N, bins * 2, frames]
-    frames = made.shape[2]
-    apart = permuted(s, made, (0, 2, 1), last=False)
-    return reshaped(s, apart, (batch, frames, bins, 2))
+    if isinstance(samples, int) and samples < length:
+        raise SpecError(f"of {samples} samples by frames of {length}")
+    taper = np.ones(length) if taper is None else centred(taper, length)
+    how = Transform(length, bins=length // 2 + 1 if onesided else None, taper=taper)
+    made = short_time(s, reshaped(s, signal, (batch, samples), last=False), how, step, ())
+    return permuted(s, made, (0, 2, 1, 3))
 
 
 @onnx_op("MelWeightMatrix", since=17)

@@ -1,13 +1,12 @@
 """Builders of Fourier transforms, of whole axes (``torch.fft``) and short-time (stft, istft)."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from bslite.frontends.common.fourier import Transform, transformed, waves
-from bslite.frontends.common.moves import permute, reshape
+from bslite.frontends.common.fourier import Transform, centred, from_short_time, short_time, transformed
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten, complex_aten, operation
@@ -132,13 +131,12 @@ def shift(s: Site, x: Operand, dim: Any = None) -> Operand:
 complex_aten("fft_fftshift", "fft_ifftshift")(of_pairs(shift, ["dim"]))
 
 
-def _window(given: Operand | None, length: int) -> Array:
+def _window(given: Operand | None, length: int, n_fft: int) -> Array:
     if given is None:
-        return np.ones(length)
+        return centred(np.ones(length), n_fft)
     if not isinstance(given, Const):
         raise Unsupported("whose window is computed from the input")
-    made: Array = given.data.detach().cpu().double().numpy()
-    return made
+    return centred(given.data.detach().cpu().double().numpy(), n_fft)
 
 
 @complex_aten("stft")
@@ -147,22 +145,19 @@ def stft(
     window: Operand | None = None, normalized: bool = False, onesided: bool | None = None, *_: Any,
     align_to_window: bool | None = None, **__: Any,
 ) -> Pairs:  # fmt: skip
-    """``[..., L]`` to ``[..., bins, frames]``: a convolution with windowed waves."""
+    """``[..., L]`` to ``[..., bins, frames]``."""
     if isinstance(x, Pairs) or align_to_window:
         raise Unsupported("of complex numbers, or with align_to_window")
-    hop, taper = hop_length or n_fft // 4, _window(window, win_length or n_fft)
-    bins = n_fft // 2 + 1 if onesided or onesided is None else n_fft
-    row = reshape(s, x, (x.shape[0] if len(x.shape) == 2 else 1, 1, x.shape[-1]), last=False)
-    scale, frames = n_fft**-0.5 if normalized else 1.0, s.shape[-2]
-    weight = s.const((scale * waves(n_fft, bins, taper)[:, None]).astype(np.float32), "waves")
-    params, made = {"weight": weight}, (row.shape[0], 2 * bins, frames)
-    lines = s.emit("conv1d", row, inner=made, params=params, stride=hop)
-    apart = reshape(s, lines, (row.shape[0], bins, 2, frames), last=False)
-    return Pairs(reshape(s, permute(s, apart, (0, 1, 3, 2), last=False), s.shape, last=False))
+    taper = _window(window, win_length or n_fft, n_fft)
+    bins = n_fft // 2 + 1 if onesided or onesided is None else None
+    how = Transform(n_fft, scale=n_fft**-0.5 if normalized else 1.0, bins=bins, taper=taper)
+    lines = reshape(s, x, (x.shape[0] if len(x.shape) == 2 else 1, x.shape[-1]), last=False)
+    made = short_time(s, lines, how, hop_length or n_fft // 4, s.shape[-2])
+    return Pairs(reshape(s, made, s.shape, last=False))
 
 
 @complex_aten("stft.center")
-def centred(
+def stft_centred(
     s: Site, x: Operand, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
     window: Operand | None = None, center: bool = True, pad_mode: str = "reflect", *rest: Any, **named: Any,
 ) -> Pairs:  # fmt: skip
@@ -181,35 +176,25 @@ def istft(
     window: Operand | None = None, center: bool = True, normalized: bool = False,
     onesided: bool | None = None, length: int | None = None, return_complex: bool = False,
 ) -> Operand:  # fmt: skip
-    """``[..., bins, frames]`` to ``[..., L]``: a transposed convolution with windowed waves, over the sum of
-    the squares of the windows there.
-    """
-    hop, taper = hop_length or n_fft // 4, _window(window, win_length or n_fft)
+    """``[..., bins, frames]`` to ``[..., L]``, over the sum of the squares of the windows there."""
+    hop, taper = hop_length or n_fft // 4, _window(window, win_length or n_fft, n_fft)
     *_, bins, frames = x.shape
     if return_complex or bins != n_fft // 2 + 1:
         raise Unsupported("to complex numbers")
     if not isinstance(frames, int) or not isinstance(length or 0, int):
         raise Varies("of frames whose number is free")
-    twice = np.full(bins, 2.0)
-    twice[0] = 1
-    twice[-1 if n_fft % 2 == 0 else 0] = 1
-    scale = n_fft**-0.5 if normalized else 1 / n_fft
-    turns = waves(n_fft, bins, taper) * np.repeat(twice, 2)[:, None] * scale
-    weight = s.const(turns[:, None].astype(np.float32), "waves")
     whole = n_fft + hop * (frames - 1)
     envelope = np.zeros(whole)
-    before = (n_fft - taper.size) // 2
     for i in range(frames):
-        envelope[i * hop + before : i * hop + before + taper.size] += taper**2
+        envelope[i * hop : i * hop + n_fft] += taper**2
     start = n_fft // 2 if center else 0
     stop = whole - start if length is None else min(start + length, whole)
     inside = envelope[start:stop]
     if inside.size == 0 or inside.min() < 1e-11:
         raise Unsupported("whose windows leave a sample out")
-    batch = math.prod(x.shape[:-2]) if len(x.shape) != 3 else x.shape[0]
-    apart = permute(s, reshape(s, x.parts, (batch, bins, frames, 2), last=False), (0, 1, 3, 2), last=False)
-    lines = reshape(s, apart, (batch, 2 * bins, frames), last=False)
-    made = s.emit("conv_transpose1d", lines, inner=(batch, 1, whole), params={"weight": weight}, stride=hop)
+    batch = x.shape[0] if len(x.shape) == 3 else 1
+    how = Transform(n_fft, True, n_fft**-0.5 if normalized else 1 / n_fft, halved=True)
+    made = from_short_time(s, reshape(s, x.parts, (batch, bins, frames, 2), last=False), how, hop, taper)
     made = s.emit("slice", made, inner=(batch, 1, stop - start), axis=2, start=start, stop=stop)
     made = s.emit("mul", made, s.const((1 / inside).astype(np.float32), "envelope"), inner=made.shape)
     if length is not None and length > stop - start:
