@@ -104,15 +104,18 @@ def repeated(s: Site, x: Pairs, repeats: Sequence[Any]) -> Pairs:
     return Pairs(repeat.repeat(s, x.parts, [*repeats, 1]))
 
 
-@complex_aten("constant_pad_nd", "pad")
-def pad(s: Site, x: Pairs, sizes: Sequence[int], *how: Any, **named: Any) -> Pairs:
-    if s.operation == "constant_pad_nd":
-        how = ("constant", *how)
-    if isinstance(how[-1] if how else None, complex):
-        raise Unsupported("with complex numbers")
-    if how[0:1] in ((), ("constant",)) and ([*how[1:2], 0, named.get("value")][0] or named.get("value")):
+@complex_aten("constant_pad_nd")
+def constant_pad(s: Site, x: Pairs, sizes: Sequence[int], value: complex | None = 0) -> Pairs:
+    return pad(s, x, sizes, "constant", value)
+
+
+@complex_aten("pad")
+def pad(
+    s: Site, x: Pairs, sizes: Sequence[int], mode: str = "constant", value: complex | None = None
+) -> Pairs:
+    if value:
         raise Unsupported("with other numbers than zeros")
-    return Pairs(moves.pad(s, x.parts, [0, 0, *sizes], *how, **named))
+    return Pairs(moves.pad(s, x.parts, [0, 0, *sizes], mode))
 
 
 @complex_aten("sum", "mean")
