@@ -77,6 +77,23 @@ def test_what_both_images_and_rows_are_joined_to_is_an_image() -> None:
     check(spec, noise(2, 6, 5, 8))
 
 
+def test_complex_numbers_lie_in_pairs() -> None:
+    """Beside no image, whatever their number is; an image two pixels wide is one."""
+    g = Graph()
+    x = g.input("x", ("N", 8, 12), (2, 8, 12))
+    pairs = g(
+        "mul", "mul", g("reshape", "pairs", x, shape=(0, 8, 6, 2)), g("constant", "two", value=noise(2))
+    )
+    spec = g.build(g("tanh", "out", pairs))
+    assert not second(spec)
+    check(spec, noise(2, 8, 12))
+    g = Graph()
+    x = g.input("x", ("N", 6, 5, 2), (2, 6, 5, 2))
+    spec = g.build(g("tanh", "out", g("conv2d", "conv", x, weight=noise(6, 6, 1, 1))))
+    assert second(spec) == {"x", "conv", "out"}
+    check(spec, noise(2, 6, 5, 2))
+
+
 def test_rows_of_an_attention_are_summed_where_they_lie() -> None:
     """Gated attention, written out (ConViT): softmax, gate, sum along rows and division are one step."""
     g = Graph()
