@@ -20,6 +20,7 @@ from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.graph import Graph, memory, transforms, writes
+from bslite.frontends.torch.numbers import unsettled
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
 ONE = "a batch of one is traced for itself"
@@ -149,6 +150,8 @@ def capture(
                 raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
+    if free and unsettled(traced.twin, program):
+        return capture(module, arguments, name, free_batch, grows)
     graph = Graph(program)
     assert traced.results is not None
     grown, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)

@@ -25,6 +25,13 @@ def assigned(x: Any, places: Any, value: Any) -> Any:
     return x
 
 
+def filled(x: Any, value: Any) -> Any:
+    """A copy of x with a run of rows of one value."""
+    x = x.clone()
+    x[:, 1:3].fill_(value)
+    return x
+
+
 def back(order: Any) -> Any:
     """The place of each number in ``order``."""
     places = torch.empty_like(order)
@@ -120,6 +127,12 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
             lambda x: x.select_scatter(x[:, :, 3], 2, 0),
             "slice flatten reshape slice concat",
         ),
+        "every third position replaced": (
+            lambda x: x.slice_scatter(x[:, :, 1:4], 2, -10, None, 4),
+            "slice concat gather",
+        ),
+        "a run filled": (lambda x: filled(x, -1.0), ""),
+        "a run filled, computed": (lambda x: filled(x, x.mean() * 2), ""),
         "index_put, one value": (lambda x: assigned(x, (slice(None), ROWS[0]), 0.5), "where"),
         "index_put, known mask": (lambda x: assigned(x, (slice(None), MASK), -1.0), "where"),
         "index_put, mask": (lambda x: assigned(x, x > 0.5, 2.0), "greater where"),

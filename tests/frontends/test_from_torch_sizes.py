@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.torch_modules import Fn, nn, torch
+from support.torch_modules import F, Fn, nn, torch
 
 import bslite
 from bslite import from_torch
@@ -174,3 +174,32 @@ def test_operations_that_know_the_batch_as_a_number_only(function: Any) -> None:
         for n in (2, 4, 3):
             x = torch.randn(n, 5, 4)
             torch.testing.assert_close(fast(x), net(x))
+
+
+class Padded(nn.Module):  # type: ignore[name-defined]
+    """Pads to whole strides, with numbers that are buffers, as EnCodec does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(3, 4, 7, 4)
+        self.register_buffer("kernel", torch.tensor(7), persistent=False)
+        self.register_buffer("stride", torch.tensor(4), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        frames = torch.ceil((x.shape[-1] - self.kernel) / self.stride).to(torch.int64)
+        return self.conv(F.pad(x, (0, frames * self.stride + self.kernel - x.shape[-1])))
+
+
+def test_sizes_are_computed_from_buffers() -> None:
+    module, x = Padded().eval(), torch.randn(2, 3, 50)
+    names = [name for name, _ in module.named_buffers()]
+    spec = from_torch(module, x)
+    assert spec.inputs[0].shape == ("N", 3, 50)
+    assert [name for name, _ in module.named_buffers()] == names
+    assert type(module) is Padded
+    assert distance(module, spec, x) < 1e-6
+    fast = bslite.optimize(module, fallback="error", tune=False)
+    for length in (50, 31, 33):
+        x = torch.randn(2, 3, length)
+        with torch.no_grad():
+            np.testing.assert_allclose(fast(x), module(x), rtol=1e-4, atol=1e-5)

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph
+from bslite.frontends.torch.numbers import has_numbers, numbers_known, unsettled
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
@@ -117,6 +118,8 @@ def _open(
         for n, first in zip(tensor_inputs(program), shared, strict=True)
         if first
     ]
+    if unsettled(module, program):
+        return None
     packed = any(str(n.target).startswith("bslite.") for n in program.graph.nodes)
     if packed or not batched or not all(batched) or not plain_inputs(program):
         return None
@@ -258,7 +261,16 @@ def trace(
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
     with quiet(), torch.set_grad_enabled(gradients), packing(module), transformers(module, fast):
-        program: Any = torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
+        for known in [True, False] if has_numbers(module) else [False]:
+            try:
+                with numbers_known(module) if known else nullcontext():
+                    program: Any = torch.export.export(
+                        module, args, kwargs or None, dynamic_shapes=dynamic, strict=False
+                    )
+                break
+            except Exception:
+                if not known:  # else the forward may change one of the numbers
+                    raise
     list_users(program)
     check_packing(program)
     return program

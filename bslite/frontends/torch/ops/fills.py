@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported, Varies
+from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import count, filled, number
-from bslite.frontends.torch.operands import inner
+from bslite.frontends.torch.operands import converted, inner
+from bslite.frontends.torch.ops.index import expanded
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Operand, dtype_name, expression_of
+from bslite.frontends.torch.values import Const, Operand, dtype_name, expression_of
 
 
 @aten("arange", "arange.start", "arange.start_step")
@@ -33,3 +36,13 @@ def fill(s: Site, _: Any, *rest: Any, **__: Any) -> Operand:
     if not isinstance(value, (bool, int, float)):
         raise Unsupported("with a value that is computed")
     return filled(s, s.shape, value, dtype_name(s.node.meta["val"]))
+
+
+@aten("fill")
+def fill_all(s: Site, x: Operand, value: Any) -> Operand:
+    """One number, known or computed, in the place of all."""
+    if isinstance(value, Const):
+        value = value.data.item()
+    if isinstance(value, Value):
+        return expanded(s, reshape(s, converted(s, value, x.dtype), (1,) * len(s.shape), last=False), s.shape)
+    return filled(s, s.shape, value, x.dtype)

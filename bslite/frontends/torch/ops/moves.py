@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
@@ -73,14 +74,16 @@ def _run(
 def slice_scatter(
     s: Site, x: Operand, part: Operand, axis: int = 0, start: Any = None, stop: Any = None, step: int = 1
 ) -> Operand:
-    """``x`` with a run of positions along ``axis`` replaced by ``part``."""
+    """``x`` with a run of positions along ``axis``, or every few of them, replaced by ``part``."""
     axis %= len(x.shape)
     size, count = x.shape[axis], part.shape[axis]
     if part.shape == x.shape:
         return part
-    if step != 1 or not all(isinstance(n, int) for n in (size, count, start or 0)):
-        raise Unsupported("with steps, or along the batch")
+    if not all(isinstance(n, int) for n in (size, count, start or 0, step)):
+        raise Varies("along an axis whose size is free")
     first = (start or 0) if (start or 0) >= 0 else size + start
+    if step != 1:
+        return _scattered(s, x, part, axis, range(first, first + count * step, step))
     parts: list[Operand] = []
     for begin, end in ((0, first), (first + count, size)):
         if begin < end:
@@ -89,6 +92,16 @@ def slice_scatter(
         if begin == 0:
             parts.append(part)
     return s.emit("concat", *parts, axis=axis)
+
+
+def _scattered(s: Site, x: Operand, part: Operand, axis: int, places: Sequence[int]) -> Operand:
+    """``x`` with ``part`` at some places of an axis: both in a row, and from there each where it belongs."""
+    size, torch = x.shape[axis], load_torch()
+    order = torch.arange(size)
+    order[list(places)] = torch.arange(size, size + len(places))
+    shape = (*x.shape[:axis], size + len(places), *x.shape[axis + 1 :])
+    both = s.emit("concat", x, part, inner=shape, axis=axis)
+    return s.emit("gather", both, s.derived("order", order), axis=axis)
 
 
 @aten("select_scatter")
