@@ -369,3 +369,18 @@ def test_whatever_from_torch_takes(case: Any) -> None:
     for batch in (3, 1):
         agree(fast, net, torch.randn(batch, *case.shape))
     by_bslite(fast)
+
+
+def test_what_readers_broadcast_leaves_a_part_in_full() -> None:
+    """A row for all images, which a product reads in the part that makes it and in the next one."""
+
+    def forward(m: Any, x: Any) -> Any:
+        row = m.first(x[:1]).relu().expand(x.shape[0], -1)
+        y = m.first(x) * row
+        return m.last(torch.lgamma(y.abs() + 1) * row).relu()
+
+    net = Made(forward, first=nn.Linear(8, 8), last=nn.Linear(8, 8)).eval()
+    fast = wrapped(net, quiet=False, fallback="silent")
+    for batch in (3, 5):
+        agree(fast, net, torch.randn(batch, 8))
+    assert bslite.report(fast).calls_in_torch == {}

@@ -154,6 +154,7 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
         ),
         "index_fill": (lambda x: x.index_fill(2, torch.tensor([7, -2]), 2.5), "where"),
         "index_fill by a computed index": (lambda x: x[0].index_fill(1, x.argsort(-1)[0, 0, :2], 2.5), ""),
+        "cummax": (lambda x: x.cummax(2)[0] + x.cummin(1)[0], ""),
         "cumprod": (lambda x: x.cumprod(1), "cumprod"),
         "logcumsumexp": (lambda x: x.logcumsumexp(-1), "logcumsumexp"),
         "affine_grid": (

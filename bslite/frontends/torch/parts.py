@@ -14,6 +14,7 @@ from bslite.frontends.common.values import Value
 from bslite.frontends.torch.export import MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_empty, is_getitem
 from bslite.frontends.torch.names import call_of
+from bslite.frontends.torch.ops.index import expanded
 from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
 from bslite.spec import ModelSpec
 
@@ -185,10 +186,15 @@ class PartWalk(_OutsideWalk):
                 self.results[node] = node.meta.get("val")
         if self.problems:
             raise SpecError(report(self.store.builder.name, self.problems))
-        names = [self.store.value(self.results[n]).name for n in outputs]
+        names = [self.store.value(self._in_full(n)).name for n in outputs]
         spec = self.store.builder.build(*names, shares=shares)
         self._check_shapes(spec)
         return spec
+
+    def _in_full(self, node: "Node") -> Any:
+        """What ``node`` makes, broadcast if that was left to its readers, which are elsewhere."""
+        made = self.results[node]
+        return expanded(self._site(node), made, dims(node.meta["val"])) if isinstance(made, Value) else made
 
     def made(self) -> "dict[str, Node]":
         """Name of each value -> the node whose result it is."""

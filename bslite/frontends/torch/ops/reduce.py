@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import converted, inner
@@ -142,6 +142,26 @@ def place_of(s: Site, op: str, x: Operand, dim: int | None, keepdim: bool, shape
         value = s.emit(f"a{op[3:]}", x, inner=kept(x, axes, True), axes=axes, keepdim=True)
         x, op = converted(s, inner(s, "equal", x, value), "float32"), "argmax"
     return s.emit(op, x, inner=shape, axis=dim, keepdim=keepdim)
+
+
+@aten("cummax", "cummin")
+def running_extreme(s: Site, x: Operand, dim: int) -> list[Operand | None]:
+    """The extreme of twice as many positions, step by step."""
+    if s.used != [0]:
+        raise Unsupported("of which places are read")
+    axis, op = dim % len(x.shape), {"cummax": "maximum", "cummin": "minimum"}[s.operation]
+    size, shift = x.shape[axis], 1
+    if not isinstance(size, int):
+        raise Varies("along an axis whose size is free")
+
+    def run(start: int, stop: int) -> Value:
+        shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
+        return s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop)
+
+    while shift < size:
+        later = inner(s, op, run(shift, size), run(0, size - shift))
+        x, shift = s.emit("concat", run(0, shift), later, inner=x.shape, axis=axis), 2 * shift
+    return [x, None]
 
 
 @aten("cumsum", "cumprod")
