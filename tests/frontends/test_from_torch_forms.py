@@ -50,6 +50,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "diagonal, below": (lambda x: x.diagonal(-2, 2, 1), (5, 4), ""),
     "diag": (lambda x: (x.mT @ x).diag(1), (5,), ""),
     "cdist": (lambda x: torch.cdist(x, MATRIX), (6, 4), ""),
+    "cdist, by a product": (lambda x: torch.cdist(x, x.flip(1) + 1), (200, 12), ""),
     "cdist, p=1": (lambda x: torch.cdist(MATRIX.tanh(), x, p=1), (6, 4), ""),
     "unfold": (lambda x: x.unfold(1, 3, 2), (9, 4), "gather permute"),
     "unfold, last": (lambda x: x.unfold(-1, 4, 1), (2, 9), "gather"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
-from bslite.frontends.common.values import Value
+from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import linear_on_rows
 from bslite.frontends.torch.operands import inner
@@ -16,6 +16,7 @@ from bslite.frontends.torch.values import Const, Operand
 
 #: Differences of one image of a batch of pairs of rows: a megabyte.
 LARGEST_DISTANCES = 2**18
+DIFFERENCES = 2  # torch's compute_mode of distances that are never taken from products
 
 
 @aten("linear")
@@ -194,16 +195,34 @@ def softmax(s: Site, x: Operand, axis: int, dtype: Any = None) -> Value:
     return s.emit(s.operation.removeprefix("_"), x, axis=axis)
 
 
+def _by_product(s: Site, x: Operand, y: Operand, shape: Dims) -> Value:
+    """``sqrt(x^2 + y^2 - 2 x y^T)``; rounding may make a square negative."""
+    order = [*range(len(y.shape) - 2), len(y.shape) - 1, len(y.shape) - 2]
+    lines, column = (
+        s.emit("sum_square", v, inner=(*v.shape[:-1], 1), axes=(len(v.shape) - 1,), keepdim=True)
+        for v in (x, y)
+    )
+    row = permute(s, column, order, last=False)
+    product = s.emit("matmul", x, permute(s, y, order, last=False), inner=shape)
+    double = s.emit("mul", product, s.store.scalar(-2.0), inner=shape)
+    square = s.emit("add", s.emit("add", double, lines, inner=shape), row, inner=shape)
+    return s.emit("sqrt", s.emit("relu", square, inner=shape))
+
+
 @aten("cdist", "_cdist_forward")
 def distances(s: Site, x: Operand, y: Operand, p: float = 2, compute_mode: Any = None) -> Value:
-    """Norms of the differences of all rows of ``x [..., P, M]`` and ``y [..., R, M]``, if they are few."""
+    """Norms of the differences of all rows of ``x [..., P, M]`` and ``y [..., R, M]``. Those of many are
+    taken from a product, as torch does.
+    """
     if p not in (1, 2):
         raise Unsupported(f"with p={p}")
     front = x.shape[:-2] if len(x.shape) >= len(y.shape) else y.shape[:-2]
     (rows, width), columns = x.shape[-2:], y.shape[-2]
     known = [n for n in (rows, width, columns) if isinstance(n, int)]
     if math.prod(known) > LARGEST_DISTANCES:
-        raise Unsupported("of many rows, which torch takes by a product")
+        if p == 1 or compute_mode == DIFFERENCES:
+            raise Unsupported("of many rows")
+        return _by_product(s, x, y, (*front, rows, columns))
     first = reshape(s, x, (*x.shape[:-1], 1, width), last=False)
     second = reshape(s, y, (*y.shape[:-2], 1, columns, width), last=False)
     apart = s.emit("sub", first, second, inner=(*front, rows, columns, width))
