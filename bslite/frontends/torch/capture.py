@@ -261,6 +261,7 @@ def trace(
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
     with quiet(), torch.set_grad_enabled(gradients), packing(module), transformers(module, fast):
+        first: Exception | None = None
         for known in [True, False] if has_numbers(module) else [False]:
             try:
                 with numbers_known(module) if known else nullcontext():
@@ -268,9 +269,10 @@ def trace(
                         module, args, kwargs or None, dynamic_shapes=dynamic, strict=False
                     )
                 break
-            except Exception:
+            except Exception as e:
+                first = first or e
                 if not known:  # else the forward may change one of the numbers
-                    raise
+                    raise first from None
     list_users(program)
     check_packing(program)
     return program
