@@ -146,3 +146,19 @@ def test_torch_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(bslite.EngineError, match=r"pip install 'bslite\[torch\]'"):
         from_torch(torch.nn.Tanh(), None)
+
+
+class Asking(nn.Module):  # type: ignore[name-defined]
+    """Does something else where it is traced."""
+
+    def forward(self, x: Any) -> Any:
+        return x * 2 if torch.compiler.is_compiling() else x * 3
+
+
+def test_a_trace_of_something_else_is_refused() -> None:
+    module, x = Asking().eval(), torch.randn(2, 5)
+    message = refuse(bslite.UnsupportedError, module, x)
+    assert "its trace computes something else than its forward: a relative distance of 3.3e-01" in message
+    fast = bslite.optimize(module, fallback="silent")
+    assert torch.equal(fast(x), x * 3)
+    assert "something else" in str(bslite.report(fast))

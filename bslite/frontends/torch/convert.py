@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch import fixing
-from bslite.frontends.torch.capture import Captured, Example, capture, failure, functional
+from bslite.frontends.torch.capture import Captured, Example, capture, failure, functional, repeat_batch
 from bslite.frontends.torch.export import Walk
+from bslite.frontends.torch.faithful import departure
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.model import TorchModel
 from bslite.frontends.torch.values import concrete
@@ -43,6 +44,9 @@ def from_torch(
     Outputs are the tensors of the forward's result, tuples, lists and dicts flattened in order, None left
     out. An output may be an input. Labels are keys and places within the result (`labelled`).
 
+    A trace that computes something else than the module, because its code asks whether it is traced, is
+    refused.
+
     Raises SpecError for a module in training mode or with parameters that are not float32, InputError for an
     unfit example, UnsupportedError if the module cannot be traced or uses operations bslite does not have:
     all of them are listed, with the layers that use them. EngineError if torch is not installed.
@@ -55,6 +59,9 @@ def from_torch(
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         example = Example(tuple(given), {})
     captured = capture(module, example, name, dynamic_shapes)
+    tried = repeat_batch(example)[0] if captured.sizes.batch else example
+    if apart := departure(captured.program, module, tried.args, tried.kwargs):
+        raise UnsupportedError(f"model {name!r}: its trace computes something else than its forward: {apart}")
     return Freedom(captured, module, name).spec()
 
 
