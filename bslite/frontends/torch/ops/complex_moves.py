@@ -84,6 +84,8 @@ def view_dtype(s: Site, x: Pairs | Operand, _: Any) -> Pairs | Operand:
     """Neighbours along the last axis as real and imaginary part, or the other way round."""
     if isinstance(x, Pairs):
         return reshape(s, x.parts, s.shape)
+    if x.dtype != "float32":
+        raise Unsupported(f"of {x.dtype}")
     return Pairs(reshape(s, x, s.shape))
 
 
