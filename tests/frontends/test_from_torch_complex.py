@@ -50,13 +50,33 @@ def written(x: Any) -> Any:
     return fft.irfft2(out, s=x.shape[-2:])
 
 
+def wide(x: Any) -> Any:
+    """Complex numbers of the same precision."""
+    return torch.promote_types(x.dtype, C)
+
+
+def put(into: Any, x: Any) -> Any:
+    """Real numbers written into complex ones."""
+    into[:, 1:3] = x
+    return into
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "abs, angle": (lambda x: z(x).abs() + z(x).angle(), (5, 2)),
     "arithmetic": (lambda x: parts((3 - 1j) * z(x) + 1j - z(x) / 2 - x[..., 0]), (5, 2)),
+    "a real number times a complex one": (lambda x: parts(x * 2j + x / (1 - 2j) + 1j / (x + 9)), (5,)),
+    "positional alpha": (lambda x: parts(torch.rsub(z(x), 2, alpha=3) + z(x).add(z(x), alpha=2j)), (5, 2)),
+    "small quotient": (lambda x: parts(z(x * 1e-25) / z(x.flip(1) * 1e-25)), (5, 2)),
+    "large quotient": (lambda x: parts(z(x * 1e25) / z(x.flip(1) * 1e25)), (5, 2)),
+    "the batch added": (lambda x: parts(z(x) + x.shape[0]), (5, 2)),
+    "parts that broadcast": (lambda x: parts(torch.complex(x[:, :, None], x[:, None])), (5,)),
+    "real and complex": (lambda x: parts(torch.einsum("bi,bi->bi", x[..., 0], z(x))), (5, 2)),
+    "sums of real ones": (lambda x: parts(x[..., 0].sum(1, dtype=wide(x)) * z(x)[0, 0].sum()), (2, 2)),
+    "real numbers written": (lambda x: parts(put(z(x) * 2j, x[:, :2, 0])), (5, 2)),
     "quotient": (lambda x: parts((1 + z(x)) / (z(x) + 3j)), (5, 2)),
     "reciprocal, square": (lambda x: parts((z(x) ** 2).reciprocal()), (5, 2)),
     "exp, log": (lambda x: torch.exp(z(x)).real + torch.log(z(x)).imag, (5, 2)),
-    "real ones": (lambda x: parts(x.to(torch.promote_types(x.dtype, C)) * 2j + torch.complex(x, x)), (5,)),
+    "real ones": (lambda x: parts(x.to(wide(x)) * 2j + torch.complex(x, x)), (5,)),
     "choice": (lambda x: parts(torch.where(x[..., 0] > 0, z(x), 2j)), (5, 2)),
     "sums": (lambda x: parts(z(x).sum(1) + z(x).mean(-1).cumsum(-1)), (5, 5, 2)),
     "moves": (
@@ -165,6 +185,7 @@ def test_parts_hand_over_real_numbers() -> None:
     [
         (lambda x: fft.fft(x), "returns complex64"),
         (lambda x: fft.hfft(fft.fft(x)), "fft_hfft"),
+        (lambda x: fft.fft(x).roll(1).real, "all of a complex tensor, flat"),
         (lambda x: torch.tan(fft.fft(x)).real, "aten.tan"),
         (lambda x: (fft.fft(x) * torch.ones(16, dtype=torch.complex128)).abs().float(), "complex128"),
         (lambda x: torch.stft(x, 8, return_complex=True, window=x[0, :8]).abs(), "window is computed"),

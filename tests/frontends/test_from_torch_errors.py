@@ -1,5 +1,6 @@
 """What `from_torch` refuses, and what it says then."""
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -153,6 +154,42 @@ class Asking(nn.Module):  # type: ignore[name-defined]
 
     def forward(self, x: Any) -> Any:
         return x * 2 if torch.compiler.is_compiling() else x * 3
+
+
+def test_comparing_a_trace_changes_nothing() -> None:
+    """Buffers, attributes, the state of random numbers."""
+
+    class Counting(nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.calls = 0
+            self.register_buffer("mean", torch.zeros(3))
+            self.register_buffer("var", torch.ones(3))
+
+        def forward(self, x: Any) -> Any:
+            if not torch.compiler.is_compiling():
+                self.calls += 1
+                torch.rand(3)
+                self.mean.add_(1)
+            return x * 2
+
+    class Normed(Counting):
+        def forward(self, x: Any) -> Any:
+            return F.batch_norm(x, self.mean, self.var, training=True, momentum=0.5)
+
+    for module in (Counting().eval(), Normed().eval()):
+        torch.manual_seed(0)
+        before = torch.get_rng_state()
+        with contextlib.suppress(bslite.UnsupportedError):
+            from_torch(module, torch.randn(2, 3) + 3)
+        torch.randn(2, 3)  # as many numbers as the example
+        after = torch.get_rng_state()
+        torch.set_rng_state(before)
+        for _ in range(2):
+            torch.randn(2, 3)
+        assert torch.equal(torch.get_rng_state(), after)
+        assert module.calls == 0
+        assert torch.equal(module.mean, torch.zeros(3))
 
 
 def test_a_trace_of_something_else_is_refused() -> None:

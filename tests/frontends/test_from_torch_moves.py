@@ -131,6 +131,10 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
             lambda x: x.slice_scatter(x[:, :, 1:4], 2, -10, None, 4),
             "slice concat gather",
         ),
+        "every second position replaced, from the start": (
+            lambda x: x.slice_scatter(x[:, :4], 1, -99, None, 2) if x.shape[1] == 8 else x + 0,
+            "",
+        ),
         "a run filled": (lambda x: filled(x, -1.0), ""),
         "a run filled, computed": (lambda x: filled(x, x.mean() * 2), ""),
         "index_put, one value": (lambda x: assigned(x, (slice(None), ROWS[0]), 0.5), "where"),

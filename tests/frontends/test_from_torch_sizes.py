@@ -190,6 +190,35 @@ class Padded(nn.Module):  # type: ignore[name-defined]
         return self.conv(F.pad(x, (0, frames * self.stride + self.kernel - x.shape[-1])))
 
 
+def test_a_number_that_is_a_value_is_followed() -> None:
+    """Also where the sizes of the model are computed from another."""
+
+    class Scaled(Padded):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("times", torch.tensor(2), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * self.times
+
+    class Plain(nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("times", torch.tensor(2), persistent=False)
+
+        def forward(self, x: Any) -> Any:
+            return x * self.times
+
+    for made in (Scaled(), Plain()):
+        module = made.eval()
+        fast, x = bslite.optimize(module, fallback="silent", tune=False), torch.randn(2, 3, 50)
+        for number in (2, 7):
+            module.times.fill_(number)
+            fast.times.fill_(number)
+            with torch.no_grad():
+                np.testing.assert_allclose(fast(x), module(x), rtol=1e-4, atol=1e-5)
+
+
 def test_sizes_are_computed_from_buffers() -> None:
     module, x = Padded().eval(), torch.randn(2, 3, 50)
     names = [name for name, _ in module.named_buffers()]

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph
-from bslite.frontends.torch.numbers import has_numbers, numbers_known, unsettled
+from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
@@ -261,18 +261,22 @@ def trace(
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
     with quiet(), torch.set_grad_enabled(gradients), packing(module), transformers(module, fast):
-        first: Exception | None = None
-        for known in [True, False] if has_numbers(module) else [False]:
-            try:
-                with numbers_known(module) if known else nullcontext():
-                    program: Any = torch.export.export(
-                        module, args, kwargs or None, dynamic_shapes=dynamic, strict=False
-                    )
-                break
-            except Exception as e:
-                first = first or e
-                if not known:  # else the forward may change one of the numbers
-                    raise first from None
+
+        def exported() -> Any:
+            return torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
+
+        program: Any = None
+        error: Exception | None = None
+        try:
+            program = exported()
+        except Exception as e:
+            error = e
+        if has_numbers(module) and (error or unsettled(module, program)):
+            with suppress(Exception), numbers_known(module):
+                known = exported()
+                program, error = (known, None) if sizes_alone(known) else (program, error)
+        if error:
+            raise error
     list_users(program)
     check_packing(program)
     return program

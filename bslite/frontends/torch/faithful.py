@@ -3,17 +3,22 @@
 Masks of transformers are an example: some are causal in a trace and not in eager mode, for one model.
 """
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph, draws, memory, writes
 
 if TYPE_CHECKING:
     import torch
 
+SMALL = 1e-6  # what may stand where eager mode has zeros alone
+#: Operations whose results are whatever lies in memory.
+EMPTY = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
 MOST = 1e-2  # relative distance: the same operations in other kernels are never so far apart
 
 
@@ -27,26 +32,39 @@ def departure(
     graph = Graph(program)
     stored = {memory(n) for n in graph.stored}
     if any(
-        draws(n) or str(n.target).startswith("bslite.") or (writes(n) and memory(n.args[0]) in stored)
+        draws(n)
+        or str(n.target).startswith("bslite.")
+        or operation(n) in EMPTY
+        or (writes(n) and memory(n.args[0]) in stored)
         for n in graph.nodes
     ):
         return ""
-    mha = load_torch().backends.mha
-    fast = mha.get_fastpath_enabled()
-    mha.set_fastpath_enabled(False)  # as in the trace; see `eager.transformers`
+    torch = load_torch()
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # as in the trace; see `eager.transformers`
     try:
-        with warnings.catch_warnings(), load_torch().no_grad(), transformers(module, fast):
+        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")  # the module's own, which the export has repeated
-            traced = _numbers(program.module(check_guards=False)(*_copied(args), **_copied(kwargs or {})))
-            eager = _numbers(module(*_copied(args), **_copied(kwargs or {})))
+            whole, own = program.module(check_guards=False), apart(module)
+            for m in whole.modules():  # what is written to buffers is not to reach the module's
+                m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
+            traced = _numbers(whole(*_copied(args), **_copied(kwargs or {})))
+            with transformers(own, fast):
+                eager = _numbers(own(*_copied(args), **_copied(kwargs or {})))
+            if [x.shape for x in traced] != [x.shape for x in eager]:
+                return "other sizes"
+            far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
     except Exception:  # whatever it is, the caller's own call says it
         return ""
     finally:
-        mha.set_fastpath_enabled(fast)
-    if [x.shape for x in traced] != [x.shape for x in eager]:
-        return "other sizes"
-    far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
+        torch.backends.mha.set_fastpath_enabled(fast)
     return f"a relative distance of {far:.1e}" if far > MOST else ""
+
+
+def apart(module: "torch.nn.Module") -> "torch.nn.Module":
+    """A copy whose forward may write to its attributes and buffers; parameters are shared."""
+    made: torch.nn.Module = copy.deepcopy(module, {id(p): p for p in module.parameters()})
+    return made
 
 
 def _copied(arguments: Any) -> Any:
@@ -67,5 +85,5 @@ def _numbers(results: Any) -> "list[torch.Tensor]":
 def _distance(a: "torch.Tensor", b: "torch.Tensor") -> float:
     a, b = (x.abs() if x.is_complex() else x for x in (a, b))
     a, b = (x.double().nan_to_num(0.0, 0.0, 0.0) for x in (a, b))
-    apart, size = float((a - b).norm()), float(b.norm())
-    return apart / size if size else float(apart > 0)
+    far, size = float((a - b).norm()), float(b.norm())
+    return far / size if size else float(far > SMALL * a.numel() ** 0.5)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.graph import Graph, has_tensors, writes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +21,20 @@ if TYPE_CHECKING:
 def has_numbers(module: "Module") -> bool:
     """Whether a module, or one inside it, has such buffers."""
     return any(_numbers(m) for m in module.modules())
+
+
+def sizes_alone(program: "ExportedProgram") -> bool:
+    """Whether the whole numbers in a trace decide sizes alone: none is read as a value, none is written to. A
+    change of one would not be followed.
+    """
+    graph = Graph(program)
+    made = {s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "CONSTANT_TENSOR"}
+    single = [n for n in graph.nodes if has_tensors(n) and _is_number(n.meta["val"])]
+    return not any((n.name in made and n in graph.live) or writes(n) for n in single)
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, load_torch().Tensor) and x.ndim == 0 and not x.is_floating_point()
 
 
 def unsettled(module: "Module", program: "ExportedProgram") -> bool:
@@ -44,11 +59,11 @@ def numbers_known(module: "Module") -> Iterator[None]:
     found = [(m, type(m), dict(m._buffers), numbers) for m in module.modules() if (numbers := _numbers(m))]
     try:
         for m, kind, _, numbers in found:
-            for name in numbers:
-                del m._buffers[name]
             names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
             made = {name: property(_maker(x)) for name, x in numbers.items()}
             m.__class__ = type(kind.__name__, (kind,), {**names, **made})
+            for name in numbers:
+                del m._buffers[name]
         yield
     finally:
         for m, kind, buffers, _ in found:

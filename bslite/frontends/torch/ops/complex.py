@@ -8,6 +8,7 @@ from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import complex_aten
 from bslite.frontends.torch.counting import filled
 from bslite.frontends.torch.operands import converted, inner
+from bslite.frontends.torch.ops.index import expanded
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand, Pairs, RealParts, is_complex
 
@@ -22,7 +23,7 @@ def pairs(s: Site, x: Any) -> Operand:
         return s.const([float(complex(x).real), float(complex(x).imag)], "number")
     real = _thin(s, converted(s, x, "float32"))
     pads = (*[0] * (2 * len(real.shape) - 1), 1)
-    return s.emit("pad", real, inner=(*x.shape, 2), pads=pads, value=0.0, mode="constant")
+    return s.emit("pad", real, inner=(*real.shape[:-1], 2), pads=pads, value=0.0, mode="constant")
 
 
 def turned(s: Site, x: Operand) -> Operand:
@@ -52,7 +53,8 @@ def _part(s: Site, x: Pairs, which: int, last: bool = False) -> Operand:
 
 
 def _joined(s: Site, re: Operand, im: Operand) -> Pairs:
-    return Pairs(s.emit("concat", _thin(s, re), _thin(s, im), axis=len(s.shape) - 1))
+    re, im = (_thin(s, expanded(s, x, s.shape[:-1])) for x in (re, im))
+    return Pairs(s.emit("concat", re, im, axis=len(s.shape) - 1))
 
 
 def _product(s: Site, a: Operand, b: Operand, last: bool = True) -> Operand:
@@ -121,7 +123,7 @@ def same(s: Site, x: Pairs | Operand, *_: Any, **__: Any) -> Pairs:
 
 
 @complex_aten("add", "sub", "subtract", "rsub")
-def add(s: Site, a: Term, b: Term, *_: Any, alpha: complex = 1) -> Pairs:
+def add(s: Site, a: Term, b: Term, alpha: complex = 1) -> Pairs:
     if s.operation == "rsub":
         a, b = b, a
     first, second = pairs(s, a), pairs(s, b)
@@ -140,7 +142,9 @@ def _scaled(s: Site, x: Operand, factor: complex) -> Operand:
 def mul(s: Site, a: Term, b: Term) -> Pairs:
     if not isinstance(a, Pairs):
         a, b = b, a
-    assert isinstance(a, Pairs)
+    if not isinstance(a, Pairs):  # real numbers and a complex one
+        number, x = (a, b) if isinstance(a, complex) else (b, a)
+        return Pairs(s.emit("mul", _real(s, x), pairs(s, number)))
     if isinstance(b, (Pairs, complex)):
         return Pairs(_product(s, a.parts, pairs(s, b)))
     return Pairs(s.emit("mul", a.parts, _real(s, b)))
@@ -160,12 +164,16 @@ def neg(s: Site, a: Pairs) -> Pairs:
 
 @complex_aten("div", "true_divide", "divide")
 def div(s: Site, a: Term, b: Term) -> Pairs:
-    if isinstance(b, complex):
+    if isinstance(b, complex) and b != 0:
         return mul(s, a, 1 / b)
-    if not isinstance(b, Pairs):
+    if not isinstance(b, (Pairs, complex)):
         return Pairs(s.emit("div", pairs(s, a), _real(s, b)))
-    above = _product(s, _conjugate(s, b.parts), pairs(s, a), last=False)
-    return Pairs(s.emit("div", above, _square(s, b.parts)))
+    divisor = pairs(s, b)
+    axes, thin = (len(divisor.shape) - 1,), (*divisor.shape[:-1], 1)
+    most = s.emit("amax", inner(s, "abs", divisor), inner=thin, axes=axes, keepdim=True)
+    divisor = inner(s, "div", divisor, most)  # else its square may leave float32's range
+    above = inner(s, "div", _product(s, _conjugate(s, divisor), pairs(s, a), last=False), most)
+    return Pairs(s.emit("div", above, _square(s, divisor)))
 
 
 def _conjugate(s: Site, x: Operand) -> Operand:

@@ -27,7 +27,6 @@ MOVES: list[tuple[Builder, Sequence[str], Sequence[str]]] = [
     (moves.slice_, ["slice"], ["axis"]),
     (moves.slice_scatter, ["slice_scatter"], ["axis"]),
     (moves.select_scatter, ["select_scatter"], ["axis"]),
-    (moves.copy, ["copy"], []),
     (moves.narrow, ["narrow"], ["axis"]),
     (moves.select, ["select"], ["axis"]),
     (moves.index_select, ["index_select"], ["axis"]),
@@ -46,10 +45,10 @@ MOVES: list[tuple[Builder, Sequence[str], Sequence[str]]] = [
 
 def shifted(axes: Any) -> Any:
     """Axes of complex numbers as those of their pairs."""
+    if axes is None or axes == () or axes == []:
+        raise Unsupported("of all of a complex tensor, flat")
     if isinstance(axes, (list, tuple)):
         return [shifted(a) for a in axes]
-    if axes is None:
-        raise Unsupported("of all of a complex tensor, flat")
     return axes - 1 if axes < 0 else axes
 
 
@@ -121,19 +120,29 @@ def pad(
 
 
 @complex_aten("sum", "mean")
-def total(s: Site, x: Pairs, dim: Any = None, keepdim: bool = False, **_: Any) -> Pairs:
+def total(s: Site, x: Pairs | Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Pairs:
+    if not x.shape:
+        return Pairs(pairs(s, x))
     axes = shifted([dim] if isinstance(dim, int) else list(dim or range(len(x.shape))))
-    return Pairs(reduce.reduced(s, s.operation, x.parts, axes, keepdim))
+    return Pairs(reduce.reduced(s, s.operation, pairs(s, x), axes, keepdim))
 
 
 @complex_aten("cumsum")
-def running(s: Site, x: Pairs, dim: int, **_: Any) -> Pairs:
-    return Pairs(s.emit("cumsum", x.parts, axis=shifted(dim)))
+def running(s: Site, x: Pairs | Operand, dim: int, **_: Any) -> Pairs:
+    if not x.shape:
+        return Pairs(pairs(s, x))
+    return Pairs(s.emit("cumsum", pairs(s, x), axis=shifted(dim)))
+
+
+@complex_aten("copy")
+def copy(s: Site, x: Pairs, source: Pairs | Operand, *_: Any) -> Pairs:
+    return Pairs(moves.copy(s, x.parts, pairs(s, source)))
 
 
 @complex_aten("einsum")
-def einsum(s: Site, equation: str, xs: Sequence[Pairs], *, path: Any = None) -> Pairs:
+def einsum(s: Site, equation: str, given: Sequence[Pairs | Operand], *, path: Any = None) -> Pairs:
     """The first operand as it is, each other as matrices that its pairs are multiplied by."""
+    xs = [Pairs(pairs(s, x)) for x in given]
     if len(xs) == 2 and isinstance(xs[0].parts, Const):
         left, arrow, right = equation.partition("->")
         if arrow:  # the constant's matrices are made here

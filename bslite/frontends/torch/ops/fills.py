@@ -45,4 +45,6 @@ def fill_all(s: Site, x: Operand, value: Any) -> Operand:
         value = value.data.item()
     if isinstance(value, Value):
         return expanded(s, reshape(s, converted(s, value, x.dtype), (1,) * len(s.shape), last=False), s.shape)
+    if not isinstance(value, (bool, int, float)):
+        raise Unsupported("with a number that is computed")
     return filled(s, s.shape, value, x.dtype)

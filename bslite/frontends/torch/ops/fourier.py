@@ -11,7 +11,7 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten, complex_aten, operation
 from bslite.frontends.torch.ops import repeat
-from bslite.frontends.torch.ops.complex_moves import of_pairs
+from bslite.frontends.torch.ops.complex_moves import shifted
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand, Pairs, RealParts
 from bslite.spec import Array
@@ -128,7 +128,10 @@ def shift(s: Site, x: Operand, dim: Any = None) -> Operand:
     return repeat.roll(s, x, [(n + 1) // 2 if back else n // 2 for n in sizes], axes)
 
 
-complex_aten("fft_fftshift", "fft_ifftshift")(of_pairs(shift, ["dim"]))
+@complex_aten("fft_fftshift", "fft_ifftshift")
+def complex_shift(s: Site, x: Pairs, dim: Any = None) -> Pairs:
+    axes = list(range(len(x.shape))) if dim is None else dim
+    return Pairs(shift(s, x.parts, shifted([axes] if isinstance(axes, int) else list(axes))))
 
 
 def _window(given: Operand | None, length: int, n_fft: int) -> Array:

@@ -216,7 +216,7 @@ def distances(s: Site, x: Operand, y: Operand, p: float = 2, compute_mode: Any =
     """
     if p not in (1, 2):
         raise Unsupported(f"with p={p}")
-    front = x.shape[:-2] if len(x.shape) >= len(y.shape) else y.shape[:-2]
+    front = s.shape[:-2]
     (rows, width), columns = x.shape[-2:], y.shape[-2]
     known = [n for n in (rows, width, columns) if isinstance(n, int)]
     if math.prod(known) > LARGEST_DISTANCES:

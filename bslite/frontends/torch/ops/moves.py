@@ -81,7 +81,7 @@ def slice_scatter(
         return part
     if not all(isinstance(n, int) for n in (size, count, start or 0, step)):
         raise Varies("along an axis whose size is free")
-    first = (start or 0) if (start or 0) >= 0 else size + start
+    first = (start or 0) if (start or 0) >= 0 else max(0, size + start)
     if step != 1:
         return _scattered(s, x, part, axis, range(first, first + count * step, step))
     parts: list[Operand] = []

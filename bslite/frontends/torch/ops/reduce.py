@@ -149,6 +149,8 @@ def running_extreme(s: Site, x: Operand, dim: int) -> list[Operand | None]:
     """The extreme of twice as many positions, step by step."""
     if s.used != [0]:
         raise Unsupported("of which places are read")
+    if not x.shape:
+        return [x, None]
     axis, op = dim % len(x.shape), {"cummax": "maximum", "cummin": "minimum"}[s.operation]
     size, shift = x.shape[axis], 1
     if not isinstance(size, int):

@@ -56,6 +56,7 @@ def _without_run(sizes: list[int], runs: list[list[int]]) -> tuple[list[int], li
 def _cut(size: int, steps: list[int], want: int) -> tuple[list[int], list[list[int]]]:
     """One axis as two, the outer one of ``want`` pieces or more, so that there are items."""
     parts = next(n for n in range(min(want, size), size + 1) if size % n == 0)
+    parts = parts if parts <= 16 * want else 1  # a prime, say: items of one turn cost more than they share
     return [parts, size // parts], [[step * (size // parts), step] for step in steps]
 
 
