@@ -19,7 +19,7 @@ from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
-from bslite.frontends.torch.faithful import departure
+from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.graph import Graph, memory, transforms, writes
 from bslite.frontends.torch.numbers import unsettled
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
@@ -167,11 +167,7 @@ def capture(
         if graph.unknown() or graph.mutation_shows():
             found = found.rewritten()
     _only_results(found.graph, name)
-    made = traced.results
-    apart = departure(program, traced.twin, tensors)
-    traced.results = made
-    if apart:
-        raise UnsupportedError(f"model {name!r}: its trace computes something else than its forward: {apart}")
+    check_faithful(name, program, traced.twin, tensors)
     return found
 
 

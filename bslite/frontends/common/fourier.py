@@ -18,7 +18,9 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.spec import Array
 
 MOST = 2**24  # elements of a transform's matrix: beyond, it is no product that anyone wants
-WHOLE = 160  # points up to which one product costs no more than two and the moves between them
+#: Points up to which one product costs no more than two and the moves between them: of 2,048 complex signals
+#: (Zen 4, two threads) 64 points take 0.31 ms in one and 0.28 in two, 128 points 1.29 and 0.55.
+WHOLE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +81,7 @@ def transformed(s: Site, x: Any, axis: int, how: Transform, *, paired: bool, rea
     if how.length < 1 or how.made < 1:
         raise Unsupported(f"of {how.length} points")
     x = _cut(s, x, axis, how.read)
-    factor = _factor(how.length)
-    work = _in_one if factor == 1 else _in_two
+    work = _in_one if _factor(how.length) == 1 else _in_two
     return work(s, x, axis, how, paired, real)
 
 

@@ -271,6 +271,7 @@ def trace(
             program = exported()
         except Exception as e:
             error = e
+        # The plain trace comes first: it follows such buffers where they are values.
         if has_numbers(module) and (error or unsettled(module, program)):
             with suppress(Exception), numbers_known(module):
                 known = exported()

@@ -9,7 +9,7 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import Captured, Example, capture, failure, functional, repeat_batch
 from bslite.frontends.torch.export import Walk
-from bslite.frontends.torch.faithful import departure
+from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.model import TorchModel
 from bslite.frontends.torch.values import concrete
@@ -60,8 +60,7 @@ def from_torch(
         example = Example(tuple(given), {})
     captured = capture(module, example, name, dynamic_shapes)
     tried = repeat_batch(example)[0] if captured.sizes.batch else example
-    if apart := departure(captured.program, module, tried.args, tried.kwargs):
-        raise UnsupportedError(f"model {name!r}: its trace computes something else than its forward: {apart}")
+    check_faithful(name, captured.program, module, tried.args, tried.kwargs)
     return Freedom(captured, module, name).spec()
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.eager import transformers
@@ -22,9 +23,18 @@ EMPTY = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided
 MOST = 1e-2  # relative distance: the same operations in other kernels are never so far apart
 
 
-def departure(
-    program: "torch.export.ExportedProgram", module: "torch.nn.Module", args: Sequence[Any],
+def check_faithful(
+    name: str, program: "torch.export.ExportedProgram", module: "torch.nn.Module", args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Raise UnsupportedError if a trace and its module compute different things for these arguments."""
+    if far := _departure(program, module, args, kwargs or {}):
+        raise UnsupportedError(f"model {name!r}: its trace computes something else than its forward: {far}")
+
+
+def _departure(
+    program: "torch.export.ExportedProgram", module: "torch.nn.Module", args: Sequence[Any],
+    kwargs: Mapping[str, Any],
 ) -> str:  # fmt: skip
     """How far, in words, what torch computes by the trace is from what the module computes in eager mode; ""
     if it is the same, or cannot be compared: random numbers, changed buffers, packed sequences.
@@ -45,12 +55,12 @@ def departure(
     try:
         with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")  # the module's own, which the export has repeated
-            whole, own = program.module(check_guards=False), apart(module)
+            whole, own = program.module(check_guards=False), _apart(module)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
-            traced = _numbers(whole(*_copied(args), **_copied(kwargs or {})))
+            traced = _numbers(whole(*_copied(args), **_copied(kwargs)))
             with transformers(own, fast):
-                eager = _numbers(own(*_copied(args), **_copied(kwargs or {})))
+                eager = _numbers(own(*_copied(args), **_copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
                 return "other sizes"
             far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
@@ -61,7 +71,7 @@ def departure(
     return f"a relative distance of {far:.1e}" if far > MOST else ""
 
 
-def apart(module: "torch.nn.Module") -> "torch.nn.Module":
+def _apart(module: "torch.nn.Module") -> "torch.nn.Module":
     """A copy whose forward may write to its attributes and buffers; parameters are shared."""
     made: torch.nn.Module = copy.deepcopy(module, {id(p): p for p in module.parameters()})
     return made
@@ -70,10 +80,9 @@ def apart(module: "torch.nn.Module") -> "torch.nn.Module":
 def _copied(arguments: Any) -> Any:
     """Arguments that a forward may write to."""
     torch = load_torch()
-    copied = torch.utils._pytree.tree_map(
+    return torch.utils._pytree.tree_map(
         lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, arguments
     )
-    return copied
 
 
 def _numbers(results: Any) -> "list[torch.Tensor]":

@@ -215,7 +215,7 @@ def log(s: Site, a: Pairs) -> Pairs:
     return _joined(s, size, inner(s, "atan2", _part(s, a, 1), _part(s, a, 0)))
 
 
-@complex_aten("where", "where.self")
+@complex_aten("where")
 def where(s: Site, condition: Operand, a: Term, b: Term) -> Pairs:
     return Pairs(s.emit("where", _thin(s, converted(s, condition, "bool")), pairs(s, a), pairs(s, b)))
 

@@ -60,7 +60,7 @@ def along(s: Site, x: Pairs | Operand, dim: Sequence[int], sizes: Any, norm: str
     kind = s.operation.removeprefix("fft_")
     inverse, of_real = "i" in kind, kind.startswith(("r", "ir"))
     axes = [d % len(x.shape) for d in dim]
-    if len(set(axes)) != len(axes):
+    if not axes or len(set(axes)) != len(axes):
         raise Unsupported(f"along axes {list(dim)}")
     lengths = [_length(x, a, n) for a, n in zip(axes, sizes or [None] * len(axes), strict=True)]
     if of_real and inverse and (sizes is None or sizes[-1] in (None, -1)):
