@@ -7,7 +7,7 @@ replaces parameters by stand-ins while it traces, and another thread may be usin
 import copy
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,12 +20,15 @@ from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.faithful import check_faithful
+from bslite.frontends.torch.following import Following, enquires
 from bslite.frontends.torch.graph import Graph, memory, transforms, writes
 from bslite.frontends.torch.numbers import unsettled
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
 ONE = "a batch of one is traced for itself"
 UNFREE = "it could not be left free in a trace before"
+DECIDED = "values of an input decide sizes"
+FEW = 256  # the most numbers of a tensor whose values a trace may know
 OUTER_HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -51,6 +54,7 @@ class Capture:
     origin: "tuple[Capture, Mapping[Any, int]] | None" = None  # what it was settled from, and at which sizes
     written: "dict[bool, Capture]" = field(default_factory=dict)  # what `rewritten` has made
     rewrites: tuple[bool, ...] = ()  # the calls of `rewritten` that led here: what was ``decomposed``
+    decided: tuple[int, ...] = ()  # places of tensors of numbers for whose values alone the trace holds
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -115,12 +119,13 @@ class Capture:
 
 def capture(
     module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool,
-    grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (),
+    grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (), known: Collection[int] = (),
 ) -> Capture:  # fmt: skip
     """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
 
     ``grows``: the axis of each tensor that has to stay free because it grows from call to call. ``free``: the
-    axes of each tensor that are to stay free if the module does not fix them.
+    axes of each tensor that are to stay free if the module does not fix them. ``known``: the places of
+    tensors whose values the trace may know; by default those of a few numbers that it cannot do without.
 
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
@@ -134,6 +139,7 @@ def capture(
     for own, axis in zip(axes, grows, strict=False):
         own |= set() if axis is None else {axis}
     program, shared, fixed = None, [False] * len(tensors), "" if free_batch else ONE
+    following = Following({i: tensors[i] for i in known}) if known else None
     if not free_batch and next((t.shape[0] for t in tensors if t.ndim), 1) > 1:
         fixed = UNFREE
     with few_questions() if free else nullcontext():
@@ -146,8 +152,12 @@ def capture(
         if program is None:
             dynamic = (tuple(map(growing.left_free, axes)),) if any(axes) else None
             try:
-                program = trace(traced.twin, tensors, dynamic)
+                program = trace(traced.twin, tensors, dynamic, following=following)
             except Exception as e:
+                if not known and not any(axes) and enquires(e):
+                    made = capture_of_values(module, arguments, name)
+                    if made is not None:
+                        return made
                 raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
@@ -157,6 +167,8 @@ def capture(
     assert traced.results is not None
     grown, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)
     found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown)
+    if following and following.decided:
+        found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))
     if free and plain_inputs(program):
         found.sizes = sizes_of(program, tensors, [{}] * len(tensors), shared)
     if any(transforms(n) for n in graph.nodes):
@@ -169,6 +181,25 @@ def capture(
     _only_results(found.graph, name)
     check_faithful(name, program, traced.twin, tensors)
     return found
+
+
+def capture_of_values(module: torch.nn.Module, arguments: Structure, name: str) -> Capture | None:
+    """Trace for the values of those tensors of few numbers from which the forward computes sizes; None if
+    there are none, or that does not help.
+    """
+    tensors = tuple(x.detach() for x in arguments.leaves)
+    following = Following({i: t for i, t in enumerate(tensors) if has_few(t)})
+    if following.given:
+        with suppress(Exception):
+            trace(Traced(shell_of(module), arguments).twin, tensors, None, following=following)
+            if following.decided:
+                return capture(module, arguments, name, False, known=following.decided)
+    return None
+
+
+def has_few(tensor: torch.Tensor) -> bool:
+    """Whether a trace may know the values of ``tensor``: a few whole numbers or truth values."""
+    return tensor.numel() <= FEW and not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:

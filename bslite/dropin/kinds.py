@@ -10,7 +10,7 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, draw
-from bslite.dropin.capture import capture
+from bslite.dropin.capture import capture, capture_of_values, has_few
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
 from bslite.dropin.options import Options
@@ -20,19 +20,24 @@ from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.following import sizes_of_values
 
 Tensor = torch.Tensor
 MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
-MAX_TRACES = 6  # of calls that differ only in numbers that an object among the arguments holds
+MAX_SEEN = 256
+MAX_TRACES = 6  # of calls that differ only in numbers that an object holds, or in values that decide sizes
 
 
 @dataclass(frozen=True)
 class InTorch:
-    """A call that torch runs. ``loud``: a warning says so. ``fault``: because bslite failed."""
+    """A call that torch runs. ``loud``: a warning says so. ``fault``: because bslite failed. ``passing``: the
+    next call like it may be another's.
+    """
 
     reason: str
     loud: bool = True
     fault: bool = False
+    passing: bool = False
 
 
 @dataclass
@@ -62,12 +67,23 @@ class Kinds:
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
+        self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
+        self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
 
     def restart(self) -> None:
         """Drop what was traced, after a change of the module."""
         self.made.clear()
         self._unfree.clear()
         self._families.clear()
+        self._decided.clear()
+
+    def values(self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> Key:
+        """The values in a call that traces of such calls hold for; most modules have none."""
+        if not self._decided:
+            return ()
+        places = self._decided.get((len(args), *kwargs), ())
+        few = [i for i in sorted(places) if i < len(tensors) and has_few(tensors[i])]
+        return tuple((i, tuple(tensors[i].flatten().tolist())) for i in few)
 
     def forget(self) -> None:
         """Drop everything."""
@@ -92,32 +108,44 @@ class Kinds:
             grows = growing.axes(tensors, held)
             if growing.too_short(tensors, grows):
                 return (), Kind(InTorch(growing.ONE, loud=False))
+        values = self.values(args, kwargs, tensors)
         free = kind(args, kwargs, True, grows)
         found = kind(args, kwargs, False, grows) if free in self._unfree else free
-        if (known := self.made.find(found)) is not None:
-            return found, known
-        if objects:
-            loose = kind(args, kwargs, True, grows, loose=True)
+        if (known := self.made.find((found, values))) is not None:
+            return (found, values), known
+        if values and self.options.fallback != "error" and self._seldom((found, values)):
+            return (), Kind(InTorch(reasons.VALUES, loud=False, passing=True))
+        if objects or values:
+            loose = (kind(args, kwargs, True, grows, loose=True, sizes=not values), bool(values))
             self._traces[loose] = self._traces.get(loose, 0) + 1
             if self._traces[loose] > MAX_TRACES:
-                return (), Kind(InTorch(growing.OTHERS))
-        blueprint = self._draw(args, kwargs, tensors, found is free, grows)
-        fixed = isinstance(blueprint, Blueprint) and blueprint.capture.fixed
-        if found is free and fixed and _batched(tensors):
-            self._unfree.add(free)
-            found = kind(args, kwargs, False, grows)
+                return (), Kind(InTorch(reasons.DECIDED if values else growing.OTHERS))
+        blueprint = self._draw(args, kwargs, tensors, found is free, grows, [i for i, _ in values])
+        if isinstance(blueprint, Blueprint):
+            if found is free and blueprint.capture.fixed and _batched(tensors):
+                self._unfree.add(free)
+                found = kind(args, kwargs, False, grows)
+            if blueprint.capture.decided:
+                self._decided.setdefault((len(args), *kwargs), set()).update(blueprint.capture.decided)
+        found = (found, self.values(args, kwargs, tensors))
         return found, self.made.put(found, Kind(blueprint))
+
+    def _seldom(self, found: Key) -> bool:
+        """Whether this is the first call with these values; they get a trace at the second."""
+        before = self._seen.find(found)
+        self._seen.put(found, True)
+        return before is None
 
     def _draw(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool,
-        grows: Sequence[int | None],
+        grows: Sequence[int | None], decided: Sequence[int],
     ) -> Blueprint | InTorch:  # fmt: skip
         """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
         if self.left:
             return InTorch(self.left)
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
-            blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows)
+            blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows, decided)
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
@@ -145,11 +173,18 @@ class Kinds:
 
     def _blueprint(
         self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool,
-        grows: Sequence[int | None],
+        grows: Sequence[int | None], decided: Sequence[int],
     ) -> Blueprint:  # fmt: skip
-        """What serves a call: of a trace that is there, if calls before differ from it in sizes alone."""
+        """What serves a call: of a trace that is there, if calls before differ from it in sizes alone.
+
+        ``decided``: the places of tensors whose values the trace may know.
+        """
         supported, made = place.ops_of(arguments.leaves), None
-        if not any(axis is not None for axis in grows):
+        if decided:
+            made = draw(
+                capture(self.module, arguments, self.name, False, known=decided), self.name, supported
+            )
+        elif not any(axis is not None for axis in grows):
             key = kind(args, kwargs, free_batch, sizes=False)
             family = self._families.find(key)
             if family is None:
@@ -158,9 +193,13 @@ class Kinds:
                 made = family.blueprint(self.module, arguments, self.name, free_batch, supported)
         if made is None:
             made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
+        if made.lacking and not decided and sizes_of_values(made.capture.graph.program):
+            known = capture_of_values(self.module, arguments, self.name)
+            if known is not None:
+                return draw(known, self.name, supported)
         if free_batch and any(r.varies for r in made.refused):  # it may know the batch as a number only
             with suppress(BsliteError):
-                fixed = self._blueprint(arguments, args, kwargs, False, grows)
+                fixed = self._blueprint(arguments, args, kwargs, False, grows, decided)
                 return fixed if len(fixed.lacking) < len(made.lacking) else made
         return made
 

@@ -23,6 +23,8 @@ MODES = "another tool is following torch's operations (a trace, a transform or a
 CHANGES = (
     "the module's attributes, hooks, layers or buffers, or what its forward reads, change from call to call"
 )
+VALUES = "values of an input decide its sizes: those after the first get a trace when they come again"
+DECIDED = "values of an input decide its sizes, and there are traces for as many as bslite keeps"
 GIVEN = "its parameters are other tensors for the time of a call, as torch.func.functional_call has it"
 SLOWER = "every part of it is faster in torch"
 WAITS = "sizes or modes that are seldom: there are {traces} traces, so these get one at call {traces}"

@@ -80,6 +80,7 @@ class Runner:
             return self._run_torch(InTorch(str(e)), args, kwargs)
         if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
             return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
+        key = (key, self.kinds.values(args, kwargs, tensors))
         run = state.calls.find(key)
         if run is None and place.capturing(tensors):
             return self._run_torch(InTorch(reasons.CAPTURED), args, kwargs)
@@ -218,6 +219,10 @@ class Runner:
         if why:
             return InTorch(why)
         with self._lock:
+            key = (
+                key[0],
+                self.kinds.values(args, kwargs, tensors),
+            )  # which another thread may have found out
             if (known := state.calls.find(key)) is not None:
                 return known
             found, specialised = self._kind(args, kwargs, tensors, objects)
@@ -226,6 +231,8 @@ class Runner:
             run: Run | InTorch
             if isinstance(specialised.blueprint, InTorch):
                 run = specialised.blueprint
+                if run.passing:
+                    return run
             elif why := specialised.blueprint.capture.refusal(tensors):
                 run = InTorch(why)
             else:
@@ -236,7 +243,7 @@ class Runner:
                     if self.options.fallback == "error" and isinstance(e, UnsupportedError):
                         raise
                     run = InTorch(str(e))
-            return state.calls.put(key, run)
+            return state.calls.put((key[0], self.kinds.values(args, kwargs, tensors)), run)
 
     def _executable(
         self, state: State, found: Key, blueprint: Blueprint, tensors: Sequence[Tensor]

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
+from bslite.frontends.torch.following import Following, enquires, followed
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
@@ -251,12 +252,14 @@ def export(module: "torch.nn.Module", example: Example, dynamic: Any) -> "torch.
 
 def trace(
     module: "torch.nn.Module", args: tuple[Any, ...], dynamic: Any, kwargs: dict[str, Any] | None = None,
-    fast: bool | None = None, gradients: bool = False,
+    fast: bool | None = None, gradients: bool = False, following: Following | None = None,
 ) -> "torch.export.ExportedProgram":  # fmt: skip
     """``torch.export.export``, non-strict: the module runs as the Python it is, on stand-in tensors.
 
     ``fast``: whether torch's fast path for attention is what the module takes in eager mode; None: as it is
-    set now. With ``gradients``, the graph shows where the module switches them off.
+    set now. With ``gradients``, the graph shows where the module switches them off. ``following``: which of
+    ``args`` are known, where those are tensors; what the module computes of sizes alone is followed anyway,
+    if it has to be.
     """
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
@@ -268,9 +271,13 @@ def trace(
         program: Any = None
         error: Exception | None = None
         try:
-            program = exported()
+            with followed(module, following) if following else nullcontext():
+                program = exported()
         except Exception as e:
             error = e
+        if error and not following and enquires(error):
+            with suppress(Exception), followed(module, Following()):
+                program, error = exported(), None
         # The plain trace comes first: it follows such buffers where they are values.
         if has_numbers(module) and (error or unsettled(module, program)):
             with suppress(Exception), numbers_known(module):

@@ -1,0 +1,195 @@
+"""Whole numbers that a forward computes with while it is traced, followed as numbers.
+
+A trace knows sizes, not values. A forward that makes tensors of sizes (``torch.arange``), computes with them
+and asks for the result (``tolist``, ``nonzero``) cannot be traced, although the answer is the same at every
+call. Here such tensors stay real ones, computed at once; where they meet traced tensors they are constants.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from bslite.frontends.common.lazy import load_torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram
+    from torch.nn import Module
+
+MADE = ("arange", "linspace", "tensor", "as_tensor")  # functions whose results are followed
+FILLED = ("zeros", "ones", "full")  # and whose are, if they are whole numbers or truth values
+#: What a tensor says without its values; ``__get__`` reads an attribute.
+SAID = frozenset((
+    "__get__", "__set__", "__len__", "__hash__", "__setitem__", "size", "dim", "ndimension", "numel",
+    "nelement", "stride", "storage_offset", "element_size", "itemsize", "is_contiguous", "is_floating_point",
+    "is_complex", "is_signed", "get_device", "untyped_storage", "is_same_size", "is_tensor",
+))  # fmt: skip
+ENQUIRY = (
+    "data-dependent",
+    "DataDependent",
+    "DynamicOutputShape",
+    "unbacked",
+    ".numpy() is not supported",
+)  # in errors of torch.export
+
+
+class Following:
+    """What is followed in a trace.
+
+    ``given``: tensors among the forward's arguments whose values are to be known, by place. ``decided``: the
+    places of those that the forward asked for values, to choose sizes or what it does.
+    """
+
+    def __init__(self, given: "Mapping[int, Tensor] | None" = None) -> None:
+        self.given = dict(given or {})
+        self.decided: set[int] = set()
+        self._followed: dict[int, Tensor] = {}  # by id
+        self._sources: dict[int, frozenset[int]] = {}  # places that a followed tensor's memory depends on
+        self._own: set[int] = set()  # the memory of what is given
+
+    def start(self, args: Iterable[Any]) -> list[Any]:
+        """A forward's arguments, those that are known as copies, for a run that begins."""
+        self._followed, self._sources = {}, {}
+        with load_torch().utils._python_dispatch._disable_current_modes():
+            made = [self.given[i].detach().clone() if i in self.given else x for i, x in enumerate(args)]
+        for place in self.given:
+            self.note(made[place], frozenset((place,)))
+        self._own = {_memory(made[place]) for place in self.given}
+        return made
+
+    def note(self, made: Any, sources: frozenset[int]) -> None:
+        """Follow what has been computed from ``sources``."""
+        for x in _tensors(made):
+            self._followed[id(x)] = x
+            memory = _memory(x)
+            self._sources[memory] = self._sources.get(memory, frozenset()) | sources
+
+    def sources(self, values: Any) -> frozenset[int]:
+        """The places that followed tensors depend on."""
+        none: frozenset[int] = frozenset()
+        return none.union(*(self._sources.get(_memory(x), none) for x in _tensors(values)))
+
+    def is_given(self, values: Any) -> bool:
+        """Whether it is, or shares memory with, a tensor among the forward's arguments."""
+        return any(_memory(x) in self._own for x in _tensors(values))
+
+    def own(self, x: Any) -> Any:
+        """A result of the forward; of a followed tensor a copy, made at each run of the trace."""
+        return x.clone() if id(x) in self._followed else x
+
+    def call(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """The result of a function, followed if it depends on followed tensors and numbers alone."""
+        torch = load_torch()
+        name = getattr(function, "__name__", "")
+        if name == "__iter__" and id(args[0]) in self._followed:
+            return iter(self.call(torch.Tensor.unbind, args, {}))
+        leaves = torch.utils._pytree.tree_leaves((args, kwargs))
+        known = [id(x) in self._followed for x in leaves if isinstance(x, torch.Tensor)]
+        free = any(isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)) for x in leaves)
+        if free or not all(known) or not (known or _makes(function, name)):
+            if known and known[0] and _writes(name):
+                raise NotImplementedError("a traced value is written into a tensor that is followed")
+            return function(*args, **kwargs)
+        with torch.utils._python_dispatch._disable_current_modes(), _asked(self):
+            made = function(*args, **kwargs)
+        if not known and name in FILLED and (made.is_floating_point() or made.is_complex()):
+            return function(*args, **kwargs)
+        self.note(made, self.sources((args, kwargs)))
+        if name not in SAID and len(_tensors(made)) < len(torch.utils._pytree.tree_leaves(made)):
+            self.decided |= self.sources((args, kwargs))
+        return made
+
+
+@contextmanager
+def followed(module: "Module", following: Following) -> Iterator[None]:
+    """Have ``module``'s forward, run by anyone, follow numbers."""
+    kind = type(module)
+
+    @functools.wraps(kind.forward)
+    def forward(this: Any, *args: Any, **kwargs: Any) -> Any:
+        args = tuple(following.start(args))
+        with _mode(following):
+            made = kind.forward(this, *args, **kwargs)
+        return load_torch().utils._pytree.tree_map(following.own, made)
+
+    scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    module.__class__ = type(kind.__name__, (kind,), scope)
+    try:
+        yield
+    finally:
+        module.__class__ = kind
+
+
+def enquires(error: Exception) -> bool:
+    """Whether a trace failed because the forward asks for values."""
+    text = f"{type(error).__name__}: {error}"
+    return any(word in text for word in ENQUIRY)
+
+
+def sizes_of_values(program: "ExportedProgram") -> bool:
+    """Whether a trace has sizes that depend on what tensors hold."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    return any(free_unbacked_symbols(n.meta["val"]) for n in program.graph.nodes if _sized(n.meta.get("val")))
+
+
+def _sized(value: Any) -> bool:
+    torch = load_torch()
+    return isinstance(value, (torch.Tensor, torch.SymInt))
+
+
+def _mode(following: Following) -> Any:
+    """A context in which torch's functions are `Following.call`."""
+    from torch.overrides import TorchFunctionMode
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return following.call(func, args, kwargs or {})
+
+    return Mode()
+
+
+def _asked(following: Following) -> Any:
+    """A context that notes what the operations inside a function ask for, and what they write."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    torch = load_torch()
+    asks = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            sources = following.sources((args, kwargs))
+            picks = func is torch.ops.aten.index.Tensor and not any(
+                x.dtype in (torch.bool, torch.uint8) for x in _tensors(args[1])
+            )
+            if asks & set(func.tags) and not picks:
+                following.decided |= sources
+            if func._schema.is_mutable and following.is_given(args[0]):
+                raise NotImplementedError("the forward writes to an argument that is followed")
+            made = func(*args, **kwargs)
+            following.note((made, args, kwargs) if func._schema.is_mutable else made, sources)
+            return made
+
+    return Mode()
+
+
+def _makes(function: Any, name: str) -> bool:
+    return name in (*MADE, *FILLED) and function is getattr(load_torch(), name)
+
+
+def _writes(name: str) -> bool:
+    """Whether a function of this name writes to its first argument."""
+    plain = name.startswith("__i") and name not in ("__int__", "__index__", "__invert__", "__iter__")
+    return plain or name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+
+
+def _tensors(values: Any) -> "list[Tensor]":
+    torch = load_torch()
+    return [x for x in torch.utils._pytree.tree_leaves(values) if isinstance(x, torch.Tensor)]
+
+
+def _memory(x: "Tensor") -> int:
+    """What tensors that share memory have in common."""
+    return x.untyped_storage()._cdata
