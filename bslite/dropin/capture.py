@@ -28,7 +28,7 @@ from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 ONE = "a batch of one is traced for itself"
 UNFREE = "it could not be left free in a trace before"
 DECIDED = "values of an input decide sizes"
-FEW = 256  # the most numbers of a tensor whose values a trace may know
+FEW = 16384  # the most numbers of a tensor whose values a trace may know
 OUTER_HOOKS = (
     "_forward_hooks",
     "_forward_pre_hooks",

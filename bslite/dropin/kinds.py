@@ -83,7 +83,7 @@ class Kinds:
             return ()
         places = self._decided.get((len(args), *kwargs), ())
         few = [i for i in sorted(places) if i < len(tensors) and has_few(tensors[i])]
-        return tuple((i, tuple(tensors[i].flatten().tolist())) for i in few)
+        return tuple((i, tensors[i].cpu().contiguous().numpy().tobytes()) for i in few)
 
     def forget(self) -> None:
         """Drop everything."""

@@ -68,7 +68,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
 
 def apply_rules(draft: Draft) -> None:
     """Apply every rule to every node, from the inputs on; to what a rule makes again, until none applies."""
-    for name in list(draft.nodes):
+    for name in sorted(draft.nodes, key=draft.place.__getitem__):
         while name in draft.nodes:
             node = draft.nodes[name]
             if not any(rule(draft, node) for rule in (computed_ahead, *RULES.get(node.op, ()))):

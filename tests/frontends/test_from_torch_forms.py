@@ -54,6 +54,22 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "cdist, p=1": (lambda x: torch.cdist(MATRIX.tanh(), x, p=1), (6, 4), ""),
     "unfold": (lambda x: x.unfold(1, 3, 2), (9, 4), "gather permute"),
     "unfold, last": (lambda x: x.unfold(-1, 4, 1), (2, 9), "gather"),
+    "searchsorted": (
+        lambda x: torch.searchsorted(LINE.sort()[0], x.log(), side="right").float(),
+        (3, 4),
+        "log reshape greater not cast sum cast",
+    ),
+    "searchsorted, rows": (
+        lambda x: torch.searchsorted(x.sort(-1)[0], x.flip(-1)[..., 1:]).float() + x[..., 1:],
+        (3, 4),
+        "",
+    ),
+    "bucketize": (lambda x: torch.bucketize(x.log(), LINE.sort()[0], out_int32=True).float(), (3, 4), ""),
+    "bucketize, right": (
+        lambda x: torch.bucketize(x.round(), LINE.round().sort()[0], right=True).float(),
+        (3, 4),
+        "",
+    ),
     "isin": (lambda x: torch.isin(x.floor(), LINE).float(), (3, 4), "floor reshape equal amax cast"),
     "isin, inverted": (lambda x: torch.isin(x.floor(), LINE, invert=True).float(), (3, 4), ""),
 }

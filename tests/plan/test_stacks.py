@@ -9,9 +9,12 @@ from support.graphs import Graph, network
 from support.networks import networks
 from support.noise import images
 from support.plans import open_in_the_middle, plan_of
+from support.rewriting import Net, array, check, repeated
 
 import bslite
 from bslite import ops, reference
+from bslite.engines.cpu.detect import detect
+from bslite.kernels.contracts.cpu.stack import Stacked
 from bslite.machine import Machine
 from bslite.ops import Case, Op
 from bslite.passes import simplify
@@ -107,3 +110,28 @@ def test_an_image_for_each_thread_does_not_read_all_weights_twice() -> None:
         machine = Machine(threads=2)
         plan = build_plan(simplify(g.build(x)), [(2, rows, 512)], machine)
         assert any(step.kernel == "stack" for step in plan.steps) == stacked
+
+
+def test_a_constant_repeated_for_each_image_is_one_of_an_image_inside() -> None:
+    """It is taken through views (queries of a decoder, here as no rule has computed them ahead)."""
+    net = Net()
+    x = net.input("x", ("N", 20, 12), (2, 20, 12))
+    y = net("permute", repeated(net, array(1, 4, 20, 3), x), order=[0, 2, 1, 3])
+    y = net("flatten", y, start_axis=2)
+    for _ in range(2):
+        y = net("layer_norm", net("add", net("linear", y, weight=array(12, 12)), x), normalized_shape=(12,))
+    (step,) = build_plan(net.build(y), [(4, 20, 12)], detect(2)).steps
+    assert isinstance(step.record, Stacked)
+
+
+def test_what_becomes_constant_late_is_computed_on_from_there() -> None:
+    """Self-attention of the queries: recognised after the layers that read it."""
+    net = Net()
+    x = net.input("x", ("N", 5, 8), (2, 5, 8))
+    heads = net("reshape", repeated(net, array(1, 5, 8), x), shape=(0, 5, 2, 4))
+    row = net("reshape", net("permute", heads, order=(0, 2, 1, 3)), shape=(-1, 5, 4))
+    scores = net("matmul", row, net("permute", row, order=(0, 2, 1)))
+    y = net("matmul", net("softmax", scores, axis=-1), row)
+    y = net("permute", net("reshape", y, shape=(-1, 2, 5, 4)), order=[0, 2, 1, 3])
+    y = net("flatten", y, start_axis=2)
+    check(net.build(net("add", net("linear", y, weight=array(8, 8)), x)), "repeat_batch", "add")

@@ -129,6 +129,8 @@ def _band(
             const = b.consts[outside.buffer]
             copy = inner.const(const.recipe, *const.keys, **dict(const.args))
             view = dataclasses.replace(outside, buffer=copy)
+            if name not in shared and view.shape[:1] == (b.shapes[leaving[0]][0],) and view.strides[0] == 0:
+                view = view.slice(0, 0, 1)  # repeated for each image, of which this is one
             whole = name not in cut.rows or view.shape[2] == 1
             inner.values[name] = view if whole else view.slice(2, *cut.rows[name])
             continue

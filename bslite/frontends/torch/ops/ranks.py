@@ -1,4 +1,4 @@
-"""Builders of the median and of the k-th smallest value."""
+"""Builders of the median, of the k-th smallest value, and of places in sorted values."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.operands import inner
+from bslite.frontends.torch.operands import Term, converted, inner, together
 from bslite.frontends.torch.ops.reduce import axes_of, kept
 from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
@@ -58,3 +58,31 @@ def median(s: Site, x: Operand, dim: int | None = None, keepdim: bool = False) -
     shape = kept(x, axes_of(x, dim), keepdim) if dim is not None and x.shape else ()
     made = reshape(s, found, shape)
     return made if dim is None else [made]
+
+
+@aten("searchsorted")
+def searchsorted(
+    s: Site,
+    bounds: Operand,
+    x: Term,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Operand | None = None,
+) -> Operand:
+    """How many of the sorted ``bounds`` are less than x, to the ``right`` no greater than x; all for NaN."""
+    if sorter is not None:
+        raise Unsupported("with a sorter")
+    bounds, x = together(s, bounds, x)
+    shape, above = x.shape, "greater" if right or side == "right" else "greater_equal"
+    if len(bounds.shape) > 1:
+        bounds = reshape(s, bounds, (*bounds.shape[:-1], 1, bounds.shape[-1]), last=False)
+    each = reshape(s, x, (*shape, 1), last=False)
+    passed = converted(s, inner(s, "not", inner(s, above, bounds, each)), "int32" if out_int32 else "int64")
+    return s.emit("sum", passed, axes=(len(shape),), keepdim=False)
+
+
+@aten("bucketize")
+def bucketize(s: Site, x: Term, bounds: Operand, *, out_int32: bool = False, right: bool = False) -> Operand:
+    return searchsorted(s, bounds, x, out_int32=out_int32, right=right)
