@@ -140,6 +140,39 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
         "index_put, one value": (lambda x: assigned(x, (slice(None), ROWS[0]), 0.5), "where"),
         "index_put, known mask": (lambda x: assigned(x, (slice(None), MASK), -1.0), "where"),
         "index_put, mask": (lambda x: assigned(x, x > 0.5, 2.0), "greater where"),
+        "index_put, rows by a condition": (
+            lambda x: assigned(x, x[..., 0] > 0.5, x[0, 0] * 2),
+            "slice flatten greater slice reshape slice reshape mul reshape where",
+        ),
+        "index_put, a column by a condition": (
+            lambda x: assigned(x, (slice(None), x[0, :, 0] > 0.5, slice(1, 9)), x[:, :1, 1:9].tanh()),
+            "",
+        ),
+        "masked_scatter": (lambda x: x.masked_scatter(x > 0.5, x.exp()), ""),
+        "masked_scatter, rows": (lambda x: (x + 1).masked_scatter(x[..., :1] > 0, x), ""),
+        "scatter_reduce": (lambda x: x.scatter_reduce(1, (x.argsort(1) % 2)[:, :, :9], x * 2, "amin"), ""),
+        "scatter_reduce, without what was there": (
+            lambda x: (
+                x.scatter_reduce(2, x.argsort(-1) // 4, x - 3, "amax", include_self=False)
+                + x.scatter_reduce(2, x.argsort(-1) // 4, x + 3, "prod", include_self=False)
+            ),
+            "",
+        ),
+        "scatter_reduce of numbers, without what was there": (
+            lambda x: (
+                x.argsort(-1)
+                .scatter_reduce(1, x.argsort(1) // 2, x.argsort(-1), "amin", include_self=False)
+                .float()
+            ),
+            "",
+        ),
+        "scatter_reduce, means": (
+            lambda x: (
+                x.scatter_reduce(2, x.argsort(-1) // 4, x * x, "mean")
+                + x.scatter_reduce(1, x.argsort(1) // 2, x.exp(), "mean", include_self=False)
+            ),
+            "",
+        ),
         "index_put, values": (
             lambda x: assigned(x, (slice(None), ROWS, COLUMNS), x[:, :2, :3] * 2),
             "slice slice mul permute permute scatter_nd permute",

@@ -134,21 +134,49 @@ def scatter(
     """torch reads only as much of the source as there are indices."""
     if s.operation == "scatter_add":
         reduce = "add"
-    if reduce not in REDUCTIONS or not include_self:
-        raise Unsupported(f"reduce={reduce!r}, include_self={include_self}")
+    if reduce not in REDUCTIONS and (reduce != "mean" or x.dtype != "float32"):
+        raise Unsupported(f"reduce={reduce!r} of {x.dtype}")
     for a, (want, have) in enumerate(zip(index.shape, source.shape, strict=True)):
         if want != have:
             plain(want)
             shape = (*source.shape[:a], want, *source.shape[a + 1 :])
             source = s.emit("slice", source, inner=shape, axis=a, start=0, stop=want)
-    return s.emit("scatter_elements", x, index, source, axis=axis, reduction=REDUCTIONS[reduce])
+
+    def put(target: Operand, updates: Operand, reduction: str, last: bool = False) -> Value:
+        shape = None if last else target.shape
+        return s.emit("scatter_elements", target, index, updates, inner=shape, axis=axis, reduction=reduction)
+
+    if reduce == "mean":
+        ones = [_filled(s, 1, t.shape, "float32") for t in (x, index)]
+        count = ones[0] if include_self else put(ones[0], _filled(s, 0, index.shape, "float32"), "none")
+        start = x if include_self else put(x, _filled(s, 0, index.shape, "float32"), "none")
+        return s.emit("div", put(start, source, "add"), put(count, ones[1], "add"))
+    if not include_self:
+        x = put(x, _filled(s, _neutral(reduce, x.dtype), index.shape, x.dtype), "none")
+    return put(x, source, REDUCTIONS[reduce], last=True)
+
+
+def _neutral(reduce: str, dtype: str) -> Any:
+    """What changes nothing in a reduction."""
+    if reduce in ("sum", "prod"):
+        return int(reduce == "prod")
+    torch = load_torch()
+    if dtype == "float32":
+        return float("-inf" if reduce == "amax" else "inf")
+    info = torch.iinfo(torch.int32)  # what bslite computes with
+    return info.min if reduce == "amax" else info.max
+
+
+def _filled(s: Site, value: Any, shape: Dims, dtype: str) -> Operand:
+    """A constant of one value."""
+    plain(*shape)
+    torch = load_torch()
+    return s.derived("value", torch.full(shape, value, dtype=getattr(torch, dtype)))
 
 
 @aten("scatter.value")
 def scatter_value(s: Site, x: Operand, axis: int, index: Operand, value: float) -> Operand:
-    plain(*index.shape)
-    torch = load_torch()
-    source = s.derived("value", torch.full(index.shape, value, dtype=getattr(torch, x.dtype)))
+    source = _filled(s, value, index.shape, x.dtype)
     return s.emit("scatter_elements", x, index, source, axis=axis)
 
 

@@ -1,5 +1,6 @@
 """Builders of index_put, index_add, index_copy and index_fill."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ from bslite.frontends.common.moves import in_front, permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.torch.builders import aten
-from bslite.frontends.torch.operands import converted
+from bslite.frontends.torch.operands import converted, inner
 from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.ops.index import expanded, stacked
 from bslite.frontends.torch.site import Site
@@ -65,11 +66,18 @@ def index_put(
     one = all(d == 1 for d in values.shape)
     if any(i.dtype == "bool" for i in tensors):
         condition = tensors[0]
-        if len(tensors) > 1 or axes != [0] or not one or accumulate:
+        width, behind = len(condition.shape), len(x.shape) - axes[0] - len(condition.shape)
+        same = one or len(values.shape) <= behind or values.shape[-behind - 1] == 1
+        if len(tensors) > 1 or not same or accumulate:
             raise Unsupported("by a condition: how many elements it takes depends on the data")
-        rank = len(x.shape) - len(condition.shape)
-        condition = reshape(s, condition, (*condition.shape, *(1,) * rank), last=False)
-        return s.emit("where", condition, reshape(s, values, (), last=False), x)
+        condition = reshape(s, condition, (*condition.shape, *(1,) * behind), last=False)
+        if one:
+            values = reshape(s, values, (), last=False)
+        elif len(values.shape) > behind:  # before the condition's axes, one for all of those, behind them
+            place = len(values.shape) - behind
+            sizes = (*values.shape[: place - 1], *(1,) * width, *values.shape[place:])
+            values = reshape(s, values, sizes, last=False)
+        return s.emit("where", condition, values, x)
     if any(i.dtype not in INTEGERS for i in tensors):
         raise Unsupported(f"by {', '.join(i.dtype for i in tensors)}")
     if one and not accumulate:
@@ -133,5 +141,12 @@ def index_fill(s: Site, x: Operand, axis: int, index: Operand, value: Any) -> Op
 
 
 @aten("masked_scatter")
-def masked_scatter(s: Site, *_: Any) -> Operand:
-    raise Unsupported("which element goes where depends on the data")
+def masked_scatter(s: Site, x: Operand, mask: Operand, source: Operand) -> Operand:
+    """The n-th element of the source where the mask is true for the n-th time."""
+    count = math.prod(x.shape)
+    line = reshape(s, converted(s, expanded(s, mask, x.shape), "int64"), (count,), last=False)
+    place = inner(s, "sub", s.emit("cumsum", line, inner=(count,), axis=0), s.store.scalar(1, "int64"))
+    place = inner(s, "maximum", place, s.store.scalar(0, "int64"))  # before the first, none is read
+    values = reshape(s, source, (math.prod(source.shape),), last=False)
+    taken = s.emit("gather", values, place, inner=(count,), axis=0)
+    return s.emit("where", mask, reshape(s, taken, x.shape, last=False), x)
