@@ -119,7 +119,8 @@ class Capture:
 
 def capture(
     module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool,
-    grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (), known: Collection[int] = (),
+    grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (),
+    known: Collection[int] | None = None,
 ) -> Capture:  # fmt: skip
     """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
 
@@ -139,7 +140,7 @@ def capture(
     for own, axis in zip(axes, grows, strict=False):
         own |= set() if axis is None else {axis}
     program, shared, fixed = None, [False] * len(tensors), "" if free_batch else ONE
-    following = Following({i: tensors[i] for i in known}) if known else None
+    following = None if known is None else Following({i: tensors[i] for i in known})
     if not free_batch and next((t.shape[0] for t in tensors if t.ndim), 1) > 1:
         fixed = UNFREE
     with few_questions() if free else nullcontext():
@@ -154,7 +155,7 @@ def capture(
             try:
                 program = trace(traced.twin, tensors, dynamic, following=following)
             except Exception as e:
-                if not known and not any(axes) and enquires(e):
+                if known is None and not any(axes) and enquires(e):
                     made = capture_of_values(module, arguments, name)
                     if made is not None:
                         return made
@@ -184,16 +185,14 @@ def capture(
 
 
 def capture_of_values(module: torch.nn.Module, arguments: Structure, name: str) -> Capture | None:
-    """Trace for the values of those tensors of few numbers from which the forward computes sizes; None if
-    there are none, or that does not help.
+    """Trace for the values of those tensors of few numbers from which the forward computes sizes, and for
+    this batch; None if that does not help.
     """
     tensors = tuple(x.detach() for x in arguments.leaves)
     following = Following({i: t for i, t in enumerate(tensors) if has_few(t)})
-    if following.given:
-        with suppress(Exception):
-            trace(Traced(shell_of(module), arguments).twin, tensors, None, following=following)
-            if following.decided:
-                return capture(module, arguments, name, False, known=following.decided)
+    with suppress(Exception):
+        trace(Traced(shell_of(module), arguments).twin, tensors, None, following=following)
+        return capture(module, arguments, name, False, known=following.decided)
     return None
 
 

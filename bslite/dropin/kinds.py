@@ -195,8 +195,9 @@ class Kinds:
             made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
         if made.lacking and not decided and sizes_of_values(made.capture.graph.program):
             known = capture_of_values(self.module, arguments, self.name)
-            if known is not None:
-                return draw(known, self.name, supported)
+            other = None if known is None else draw(known, self.name, supported)
+            if other is not None and len(other.lacking) < len(made.lacking):
+                return other
         if free_batch and any(r.varies for r in made.refused):  # it may know the batch as a number only
             with suppress(BsliteError):
                 fixed = self._blueprint(arguments, args, kwargs, False, grows, decided)

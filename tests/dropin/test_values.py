@@ -176,6 +176,30 @@ def test_what_a_forward_makes_of_sizes_alone_is_followed() -> None:
     by_bslite(fast)
 
 
+class OfKinds(nn.Module):
+    """Rows of each kind through a layer of their own; all are of one kind unless told otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(6, 6) for _ in range(2)])
+
+    def forward(self, x: Any) -> Any:
+        kinds = 1 * torch.ones(x.shape[0])
+        made = torch.zeros_like(x)
+        for kind, layer in enumerate(self.layers):
+            mine = kinds == kind
+            made[mine] = layer(x[mine])
+        return made + 1
+
+
+def test_conditions_that_a_forward_makes_are_followed() -> None:
+    net = OfKinds().eval()
+    fast = wrapped(net)
+    for rows in (2, 5, 2, 1):
+        agree(fast, net, torch.randn(rows, 6))
+    by_bslite(fast)
+
+
 def test_a_trace_leaves_the_class_as_it_was() -> None:
     net = Windows().eval()
     wrapped(net)(*call(2, 3))

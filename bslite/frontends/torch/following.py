@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
     from torch.nn import Module
 
-MADE = ("arange", "linspace", "tensor", "as_tensor")  # functions whose results are followed
-FILLED = ("zeros", "ones", "full")  # and whose are, if they are whole numbers or truth values
+#: Functions whose results are followed; `ZEROS` only as whole numbers or truth values, as a forward makes
+#: others to write traced values into.
+MADE = ("arange", "linspace", "tensor", "as_tensor", "ones", "full")
+ZEROS = "zeros"
 #: What a tensor says without its values; ``__get__`` reads an attribute.
 SAID = frozenset((
     "__get__", "__set__", "__len__", "__hash__", "__setitem__", "size", "dim", "ndimension", "numel",
@@ -74,6 +76,18 @@ class Following:
         """Whether it is, or shares memory with, a tensor among the forward's arguments."""
         return any(_memory(x) in self._own for x in _tensors(values))
 
+    def _places(self, index: Any) -> Any:
+        """``index`` with the places where followed conditions hold: how many there are is then known."""
+        torch = load_torch()
+        single = not isinstance(index, tuple)
+        made: list[Any] = []
+        for x in (index,) if single else index:
+            if id(x) in self._followed and x.dtype == torch.bool and x.ndim:
+                made += self.call(torch.Tensor.nonzero, (x,), {"as_tuple": True})
+            else:
+                made.append(x)
+        return made[0] if single and len(made) == 1 else tuple(made)
+
     def own(self, x: Any) -> Any:
         """A result of the forward; of a followed tensor a copy, made at each run of the trace."""
         return x.clone() if id(x) in self._followed else x
@@ -84,6 +98,10 @@ class Following:
         name = getattr(function, "__name__", "")
         if name == "__iter__" and id(args[0]) in self._followed:
             return iter(self.call(torch.Tensor.unbind, args, {}))
+        if name in ("__getitem__", "__setitem__") and id(args[0]) not in self._followed:
+            args = (args[0], self._places(args[1]), *args[2:])
+            if name == "__setitem__" and any(x.numel() == 0 for x in _tensors(args[1])):
+                return None  # nothing is written
         leaves = torch.utils._pytree.tree_leaves((args, kwargs))
         known = [id(x) in self._followed for x in leaves if isinstance(x, torch.Tensor)]
         free = any(isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)) for x in leaves)
@@ -93,7 +111,7 @@ class Following:
             return function(*args, **kwargs)
         with torch.utils._python_dispatch._disable_current_modes(), _asked(self):
             made = function(*args, **kwargs)
-        if not known and name in FILLED and (made.is_floating_point() or made.is_complex()):
+        if not known and name == ZEROS and (made.is_floating_point() or made.is_complex()):
             return function(*args, **kwargs)
         self.note(made, self.sources((args, kwargs)))
         if name not in SAID and len(_tensors(made)) < len(torch.utils._pytree.tree_leaves(made)):
@@ -176,7 +194,7 @@ def _asked(following: Following) -> Any:
 
 
 def _makes(function: Any, name: str) -> bool:
-    return name in (*MADE, *FILLED) and function is getattr(load_torch(), name)
+    return name in (*MADE, ZEROS) and function is getattr(load_torch(), name)
 
 
 def _writes(name: str) -> bool:

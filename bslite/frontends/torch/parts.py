@@ -194,7 +194,9 @@ class PartWalk(_OutsideWalk):
     def _in_full(self, node: "Node") -> Any:
         """What ``node`` makes, broadcast if that was left to its readers, which are elsewhere."""
         made = self.results[node]
-        return expanded(self._site(node), made, dims(node.meta["val"])) if isinstance(made, Value) else made
+        if not isinstance(made, (Value, Const)):
+            return made
+        return expanded(self._site(node), made, dims(node.meta["val"]))
 
     def made(self) -> "dict[str, Node]":
         """Name of each value -> the node whose result it is."""

@@ -65,7 +65,10 @@ def _run(
 ) -> Operand:
     """``size`` positions from ``start``, at least one of which depends on a free size."""
     first = expression_of(start)
-    if step != 1 or (start if isinstance(start, int) else start.node.hint) < 0:
+    hint = start if isinstance(start, int) else start.node.hint
+    if hint is None:
+        raise Unsupported("its bounds depend on the data")
+    if step != 1 or hint < 0:
         raise Varies("its bounds depend on a free size")
     return taken(s, x, axis % len(x.shape), first, size, inner)
 
