@@ -7,7 +7,7 @@ replaces parameters by stand-ins while it traces, and another thread may be usin
 import copy
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -186,14 +186,15 @@ def capture(
 
 def capture_of_values(module: torch.nn.Module, arguments: Structure, name: str) -> Capture | None:
     """Trace for the values of those tensors of few numbers from which the forward computes sizes, and for
-    this batch; None if that does not help.
+    this batch; None if that does not help. Raises as `capture`.
     """
     tensors = tuple(x.detach() for x in arguments.leaves)
     following = Following({i: t for i, t in enumerate(tensors) if has_few(t)})
-    with suppress(Exception):
+    try:
         trace(Traced(shell_of(module), arguments).twin, tensors, None, following=following)
-        return capture(module, arguments, name, False, known=following.decided)
-    return None
+    except Exception:
+        return None
+    return capture(module, arguments, name, False, known=following.decided)
 
 
 def has_few(tensor: torch.Tensor) -> bool:

@@ -13,8 +13,7 @@ from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import capture, capture_of_values, has_few
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
-from bslite.dropin.options import Options
-from bslite.dropin.saying import Voice
+from bslite.dropin.options import Options, Voice
 from bslite.dropin.signature import Key, kind
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
@@ -31,13 +30,14 @@ MAX_TRACES = 6  # of calls that differ only in numbers that an object holds, or 
 @dataclass(frozen=True)
 class InTorch:
     """A call that torch runs. ``loud``: a warning says so. ``fault``: because bslite failed. ``passing``: the
-    next call like it may be another's.
+    next call like it may be another's. ``inner``: layers inside may run in bslite, see `Inside`.
     """
 
     reason: str
     loud: bool = True
     fault: bool = False
     passing: bool = False
+    inner: bool = False
 
 
 @dataclass
@@ -142,14 +142,14 @@ class Kinds:
     ) -> Blueprint | InTorch:  # fmt: skip
         """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
         if self.left:
-            return InTorch(self.left)
+            return InTorch(self.left, inner=True)
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
             blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows, decided)
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
-            return InTorch(str(e))
+            return InTorch(str(e), inner=True)
         except BsliteError as e:
             return InTorch(str(e))
         except Exception as e:
@@ -194,10 +194,11 @@ class Kinds:
         if made is None:
             made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
         if made.lacking and not decided and sizes_of_values(made.capture.graph.program):
-            known = capture_of_values(self.module, arguments, self.name)
-            other = None if known is None else draw(known, self.name, supported)
-            if other is not None and len(other.lacking) < len(made.lacking):
-                return other
+            with suppress(BsliteError):
+                known = capture_of_values(self.module, arguments, self.name)
+                other = None if known is None else draw(known, self.name, supported)
+                if other is not None and len(other.lacking) < len(made.lacking):
+                    return other
         if free_batch and any(r.varies for r in made.refused):  # it may know the batch as a number only
             with suppress(BsliteError):
                 fixed = self._blueprint(arguments, args, kwargs, False, grows, decided)
@@ -209,7 +210,8 @@ def fault(error: Exception, options: Options) -> InTorch:
     """What nobody foresaw while a call was prepared: the program goes on, or the error is raised."""
     if options.fallback == "error":
         raise error
-    return InTorch(reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0]), fault=True)
+    text = reasons.FAULT.format(error=f"{type(error).__name__}: {error}".splitlines()[0])
+    return InTorch(text, fault=True, inner=True)
 
 
 def _is_tensor(value: Any) -> bool:

@@ -13,6 +13,8 @@ from bslite.dropin.training_report import TrainingReport, training_reports
 from bslite.engines.cpu.threads import decided
 from bslite.frontends.torch.capture import tensors as named_tensors
 
+MOST = 12  # layers inside a module that are shown
+
 
 @dataclass(frozen=True)
 class KindReport:
@@ -44,6 +46,7 @@ class Report:
     training: tuple[TrainingReport, ...] = ()  # calls in training mode, or with gradients
     threads: str = ""  # how many run it on the CPU, and what decided it
     precision: str = "float32"
+    inside: "tuple[tuple[str, Report], ...]" = ()  # of layers that run for themselves, by their paths
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, ready for JSON."""
@@ -64,6 +67,10 @@ class Report:
             lines += kind_of_training.lines()
         for reason, calls in self.calls_in_torch.items():
             lines.append(f"{calls} call(s) ran in torch: {reason}")
+        for path, own in self.inside[:MOST]:
+            lines += [f"inside, {path}:", *(f"  {line}" for line in str(own).splitlines()[1:])]
+        if len(self.inside) > MOST:
+            lines.append(f"and inside {len(self.inside) - MOST} more layers")
         if self.weights_followed:
             lines.append(f"changes to the module followed: {self.weights_followed}")
         return "\n".join(lines)
@@ -84,6 +91,8 @@ def report_of(runner: Runner) -> Report:
     """The report of a runner."""
     options = runner.options
     where = next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu")
+    layers = {} if runner.inside is None else runner.inside.layers()
+    runners = {path: runner_of(layer) for path, layer in layers.items()}
     return Report(
         runner.name,
         options.fallback,
@@ -95,6 +104,7 @@ def report_of(runner: Runner) -> Report:
         training_reports(runner),
         decided(options.threads) if where == "cpu" else "",
         options.precision.value,
+        tuple((path, report_of(own)) for path, own in runners.items() if own.kinds.made or own.in_torch),
     )
 
 

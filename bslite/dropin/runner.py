@@ -12,11 +12,11 @@ from bslite.cache import Recent
 from bslite.dropin import place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable
 from bslite.dropin.capture import reachable_tensors
+from bslite.dropin.inside import Inside
 from bslite.dropin.kinds import InTorch, Kind, Kinds, fault
 from bslite.dropin.model import serves
-from bslite.dropin.options import Options
+from bslite.dropin.options import Options, Voice
 from bslite.dropin.pause import no_collection
-from bslite.dropin.saying import Voice
 from bslite.dropin.signature import Key, Unsignable, signature
 from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
@@ -44,9 +44,11 @@ class State:
 class Runner:
     """Calls ``module``'s forward, faster. Safe to use from several threads at once."""
 
-    def __init__(self, module: torch.nn.Module, options: Options, name: str = "") -> None:
-        """``name``: what warnings call the module, its class by default."""
-        self.module, self.options = module, options
+    def __init__(
+        self, module: torch.nn.Module, options: Options, name: str = "", inside: Inside | None = None
+    ) -> None:
+        """``name``: what warnings call the module, its class by default. ``inside``: its layers."""
+        self.module, self.options, self.inside = module, options, inside
         self.name = name or type(module).__name__
         self._voice = Voice(options.fallback)
         self.kinds = Kinds(module, self.name, options, self._voice, self._forgotten)
@@ -69,7 +71,7 @@ class Runner:
         try:
             key, tensors, objects = signature(args, kwargs)
         except Unsignable as e:
-            return self._run_torch(InTorch(str(e)), args, kwargs)
+            return self._run_torch(InTorch(str(e), inner=not trains), args, kwargs)
         if trains:
             return self._train(key, tensors, objects, args, kwargs)
         try:
@@ -77,7 +79,7 @@ class Runner:
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
-            return self._run_torch(InTorch(str(e)), args, kwargs)
+            return self._run_torch(InTorch(str(e), inner=True), args, kwargs)
         if torch.is_grad_enabled() and (any(t.requires_grad for t in tensors) or state.watch.requires_grad()):
             return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
         key = (key, self.kinds.values(args, kwargs, tensors))
@@ -161,6 +163,8 @@ class Runner:
             self._state, self._restarts = None, 0
             self.trainer = None
             self.kinds.forget()
+            if self.inside is not None:
+                self.inside.forget()
 
     def specs(self) -> list[ModelSpec]:
         """The models that run in bslite."""
@@ -169,17 +173,20 @@ class Runner:
             return [m.spec for e in made for m in e.models]
 
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        inside = self.inside if why.inner and self.inside is not None and self.inside.layers() else None
+        forward = self.module.forward if inside is None else inside.forward
         if why.fault:
-            made = self.module.forward(*args, **kwargs)  # what torch refuses as well is no fault of bslite's
-            self._say(why)
+            made = forward(*args, **kwargs)  # what torch refuses as well is no fault of bslite's
+            self._say(why, inside)
             return made
-        self._say(why)
-        return self.module.forward(*args, **kwargs)
+        self._say(why, inside)
+        return forward(*args, **kwargs)
 
-    def _say(self, why: InTorch) -> None:
+    def _say(self, why: InTorch, inside: Inside | None) -> None:
         self.in_torch[why.reason] = self.in_torch.get(why.reason, 0) + 1
         if why.loud:
-            self._voice.say(f"model {self.name!r} runs in torch: {why.reason}")
+            layers = "" if inside is None else " but for its large layers, which bslite tries one by one"
+            self._voice.say(f"model {self.name!r} runs in torch{layers}: {why.reason}")
 
     def _current(self) -> State:
         """The state for the present weights."""

@@ -123,6 +123,23 @@ def test_an_argument_that_is_written_to_is_torchs() -> None:
     assert given.tolist() == [3, 3]
 
 
+def test_numbers_that_are_drawn_stay_so() -> None:
+    class Draws(Windows):
+        def forward(self, x: Any, lengths: Any, ids: Any) -> Any:
+            order = torch.multinomial(torch.ones(len(lengths)), len(lengths))
+            return super().forward(x, lengths[order], ids)
+
+    net = Draws().eval()
+    fast = wrapped(net, quiet=False)
+    assert "multinomial" in said(fast, *call(3, 1, 4))[0]
+    for seed in range(5):
+        given = call(3, 1, 4)
+        torch.manual_seed(seed)
+        want = net(*given)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(fast(*given), want)
+
+
 def test_traced_values_are_not_written_into_what_is_followed() -> None:
     class Notes(Windows):
         def forward(self, x: Any, lengths: Any, ids: Any) -> Any:

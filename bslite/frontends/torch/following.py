@@ -184,6 +184,8 @@ def _asked(following: Following) -> Any:
             )
             if asks & set(func.tags) and not picks:
                 following.decided |= sources
+            if torch.Tag.nondeterministic_seeded in func.tags:
+                raise NotImplementedError("the forward draws numbers")
             if func._schema.is_mutable and following.is_given(args[0]):
                 raise NotImplementedError("the forward writes to an argument that is followed")
             made = func(*args, **kwargs)

@@ -1,0 +1,196 @@
+"""Modules that no trace can follow: their own forward runs, with bslite inside its large layers."""
+
+import copy
+import pickle
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.dropin_models import Net, agree, images, nn, said, torch, wrapped
+
+import bslite
+from bslite.dropin import inside
+from bslite.errors import UnsupportedError
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*runs in torch")
+
+
+class Detector(nn.Module):
+    """Keeps the places with the highest scores: how many, the values say. It counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+        self.heads = nn.ModuleList([nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 1), nn.Sigmoid())])
+        self.calls = 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.last = x.shape[0]
+        rows = self.backbone(x).flatten(2).transpose(1, 2)
+        rows = self.heads[0](rows).relu()
+        scores = self.heads[1](rows)[..., 0]
+        kept = []
+        for row, score in zip(rows, scores, strict=True):
+            while len(row) > 4 and float(score.max()) > 0:
+                best = int(score.argmax())
+                row, score = row[score > score[best] * 0.98], score[score > score[best] * 0.98]
+                kept.append(row[0])
+                break
+        return torch.stack(kept)
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture
+def net() -> Any:
+    torch.manual_seed(0)
+    return Detector().eval()
+
+
+def paths(fast: Any) -> list[str]:
+    """The layers inside that bslite ran."""
+    return [path for path, own in bslite.report(fast).inside if own.kinds and not own.calls_in_torch]
+
+
+def test_layers_run_in_bslite_and_the_forward_in_torch(net: Any) -> None:
+    fast, held = wrapped(net, quiet=False), dict(net._modules)
+    (text,) = said(fast, images())
+    assert "but for its large layers" in text
+    for batch in (2, 3, 1):
+        agree(fast, net, images(batch))
+    assert paths(fast) == ["backbone", "heads.0", "heads.1"]
+    assert dict(net._modules) == held  # which are the user's own
+    assert type(net.heads[0]) is nn.Linear
+    assert "inside, backbone:" in str(bslite.report(fast))
+
+
+def test_what_the_forward_notes_is_the_modules(net: Any) -> None:
+    fast = wrapped(net, quiet=False)
+    said(fast, images(3))
+    assert (net.calls, net.last) == (1, 3)  # traced on copies
+    said(fast, images(2))
+    assert (fast.calls, fast.last) == (2, 2)
+
+
+def test_changed_weights_and_layers_are_followed(net: Any) -> None:
+    fast = wrapped(net, quiet=False)
+    agree(fast, net, images())
+    net.backbone[0].weight.mul_(2)
+    agree(fast, net, images())
+    net.backbone = nn.Sequential(nn.Conv2d(3, 8, 5), nn.Tanh()).eval()
+    agree(fast, net, images())
+    assert "backbone" in paths(fast)
+
+
+def test_what_a_forward_does_to_its_layers_stays(net: Any) -> None:
+    class Grows(Detector):
+        def forward(self, x: Any) -> Any:
+            made = super().forward(x)
+            if "more" not in self._modules:
+                self.more = nn.Linear(8, 8).eval()
+                del self.calls
+                self.calls = 7
+            return self.more(made)
+
+    grows = Grows().eval()
+    fast = wrapped(grows, quiet=False)
+    said(fast, images())
+    assert type(grows.more) is nn.Linear
+    assert grows.calls == 7
+    agree(fast, grows, images())
+
+
+def test_a_layer_that_cannot_be_traced_is_entered_too() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.inner = Net(), Detector()
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) + self.first(x).sum().item()
+
+    outer = Outer().eval()
+    fast = wrapped(outer, quiet=False)
+    for batch in (2, 4):
+        agree(fast, outer, images(batch))
+    ((_, first), (path, own)) = bslite.report(fast).inside
+    assert path == "inner"
+    assert first.kinds[0].torch_share == 0
+    assert [name for name, _ in own.inside] == ["backbone", "heads.0"]
+
+
+def test_hooks_inside_leave_the_other_layers(net: Any) -> None:
+    plain, seen = Net().eval(), []
+    plain.conv1.register_forward_hook(lambda *_: seen.append(1))
+    fast = wrapped(plain, quiet=False)
+    said(fast, images())
+    agree(fast, plain, images())
+    assert seen == [1, 1, 1]
+    assert {"conv1", "conv2"} <= set(paths(fast))
+
+
+def test_arguments_that_are_no_tensors_are_the_forwards_own() -> None:
+    class Named:
+        __slots__ = ("scale",)
+
+        def __init__(self, scale: float) -> None:
+            self.scale = scale
+
+    class Scales(Net):
+        def forward(self, x: Any, how: Any) -> Any:
+            return super().forward(x) * how.scale
+
+    net = Scales().eval()
+    fast = wrapped(net, quiet=False)
+    agree(fast, net, images(), Named(3.0))
+    assert {"conv1", "conv2"} <= set(paths(fast))
+
+
+KNOWN: Any = weakref.WeakKeyDictionary()
+
+
+def test_a_forward_that_must_be_the_modules_own_is() -> None:
+    class Registered(Detector):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) + KNOWN[self]
+
+    net = Registered().eval()
+    KNOWN[net] = 2
+    fast = wrapped(net, quiet=False)
+    for _ in range(2):
+        agree(fast, net, images())
+    assert paths(fast) == []
+
+
+def test_a_users_mistake_is_torchs_error(net: Any) -> None:
+    fast = wrapped(net, quiet=False)
+    with pytest.raises(RuntimeError, match="channels"), pytest.warns(UserWarning, match="trace"):
+        fast(torch.randn(2, 4, 9, 9))
+    agree(fast, net, images())
+    assert {"heads.0", "heads.1"} <= set(paths(fast))
+
+
+def test_no_fallback_is_no_fallback(net: Any) -> None:
+    with pytest.raises(UnsupportedError):
+        wrapped(net)(images())
+
+
+def test_copies_and_pickles(net: Any) -> None:
+    fast = wrapped(net, quiet=False)
+    said(fast, images())
+    for other in (copy.deepcopy(fast), copy.copy(fast), pickle.loads(pickle.dumps(fast))):
+        agree(other, net, images())
+        assert "backbone" in paths(other)
+
+
+def test_many_layers_or_small_ones_are_left(monkeypatch: pytest.MonkeyPatch, net: Any) -> None:
+    monkeypatch.setattr(inside, "MOST", 1)
+    fast = wrapped(net, quiet=False)
+    agree(fast, net, images())
+    assert paths(fast) == ["backbone"]  # the rest have fewer parameters than a bound that two do not pass
