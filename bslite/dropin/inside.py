@@ -4,6 +4,8 @@ A detector chooses boxes by their scores, a language model notes where it stands
 takes the time is inside, in a backbone or a stack of layers, which can be traced for themselves.
 """
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -92,7 +94,12 @@ def _size(module: Module) -> int:
 
 def _is_list(module: Module) -> bool:
     """Whether others call the layers that ``module`` holds."""
-    return type(module).forward is Module.forward
+    return _has_no_forward(type(module))
+
+
+@functools.cache
+def _has_no_forward(kind: Any) -> bool:
+    return inspect.getattr_static(kind, "forward", None) is Module.forward
 
 
 def _bound(module: Module, least: int) -> int:

@@ -24,6 +24,7 @@ from bslite.frontends.torch.following import sizes_of_values
 Tensor = torch.Tensor
 MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
 MAX_SEEN = 256
+MUCH = 0.05  # share of the flops that torch runs, for which a trace that holds for values is worth while
 MAX_TRACES = 6  # of calls that differ only in numbers that an object holds, or in values that decide sizes
 
 
@@ -193,7 +194,7 @@ class Kinds:
                 made = family.blueprint(self.module, arguments, self.name, free_batch, supported)
         if made is None:
             made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
-        if made.lacking and not decided and sizes_of_values(made.capture.graph.program):
+        if not decided and made.torch_share > MUCH and sizes_of_values(made.capture.graph.program):
             with suppress(BsliteError):
                 known = capture_of_values(self.module, arguments, self.name)
                 other = None if known is None else draw(known, self.name, supported)

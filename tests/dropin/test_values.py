@@ -22,7 +22,7 @@ class Windows(nn.Module):
 
     def forward(self, x: Any, lengths: Any, ids: Any) -> Any:
         parts = self.fc(x + self.words(ids)).split(self.lengths(lengths))
-        return torch.cat([p - p.sum(0, keepdim=True) for p in parts])
+        return torch.cat([p - p.sum(0, keepdim=True) if len(p) > 2 else p for p in parts])
 
 
 def call(*lengths: int) -> tuple[Any, ...]:
@@ -117,7 +117,7 @@ def test_an_argument_that_is_written_to_is_torchs() -> None:
 
     fast = wrapped(Writes().eval(), quiet=False)
     x, lengths, ids = call(3, 3)
-    assert "in place" in said(fast, x, lengths - 1, ids)[0]
+    assert "cannot trace" in said(fast, x, lengths - 1, ids)[0]
     given = torch.tensor((2, 2))
     fast(x, given, ids)
     assert given.tolist() == [3, 3]
@@ -131,7 +131,7 @@ def test_numbers_that_are_drawn_stay_so() -> None:
 
     net = Draws().eval()
     fast = wrapped(net, quiet=False)
-    assert "multinomial" in said(fast, *call(3, 1, 4))[0]
+    assert "cannot trace" in said(fast, *call(3, 1, 4))[0]
     for seed in range(5):
         given = call(3, 1, 4)
         torch.manual_seed(seed)
@@ -220,6 +220,6 @@ def test_conditions_that_a_forward_makes_are_followed() -> None:
 def test_a_trace_leaves_the_class_as_it_was() -> None:
     net = Windows().eval()
     wrapped(net)(*call(2, 3))
-    with pytest.raises(UnsupportedError, match="splits"):
+    with pytest.raises(UnsupportedError, match="cannot trace"):
         bslite.from_torch(net, call(2, 3))
     assert type(net) is Windows
