@@ -94,7 +94,7 @@ def _size(module: Module) -> int:
 
 def _is_list(module: Module) -> bool:
     """Whether others call the layers that ``module`` holds."""
-    return _has_no_forward(type(module))
+    return _has_no_forward(type(module))  # type: ignore[arg-type]
 
 
 @functools.cache
