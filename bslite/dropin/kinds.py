@@ -67,6 +67,7 @@ class Kinds:
         self._voice = voice
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
+        self._refused: dict[Key, tuple[int, InTorch | None]] = {}  # such kinds -> how many had no trace, why
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
         self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
@@ -76,6 +77,7 @@ class Kinds:
         self.made.clear()
         self._unfree.clear()
         self._families.clear()
+        self._refused.clear()
         self._decided.clear()
 
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> Key:
@@ -120,9 +122,17 @@ class Kinds:
             loose = (kind(args, kwargs, True, grows, loose=True, sizes=not values), bool(values))
             self._traces[loose] = self._traces.get(loose, 0) + 1
             if self._traces[loose] > MAX_TRACES:
-                return (), Kind(InTorch(reasons.DECIDED if values else growing.OTHERS))
-        blueprint = self._draw(args, kwargs, tensors, found is free, grows, [i for i, _ in values])
-        if isinstance(blueprint, Blueprint):
+                return (), Kind(InTorch(reasons.DECIDED if values else growing.OTHERS, inner=True))
+        alike = kind(args, kwargs, True, grows, sizes=False)
+        met, why = self._refused.get(alike, (0, None))
+        blueprint: Blueprint | InTorch
+        if why is not None and (met + 1) & met:  # tried with the 1st, 2nd, 4th, 8th of them, and so on
+            blueprint = why
+        else:
+            blueprint = self._draw(args, kwargs, tensors, found is free, grows, [i for i, _ in values])
+        if isinstance(blueprint, InTorch):
+            self._refused[alike] = met + 1, blueprint if blueprint.inner else None
+        else:
             if found is free and blueprint.capture.fixed and _batched(tensors):
                 self._unfree.add(free)
                 found = kind(args, kwargs, False, grows)

@@ -10,7 +10,7 @@ import pytest
 from support.dropin_models import Net, agree, images, nn, said, torch, wrapped
 
 import bslite
-from bslite.dropin import inside
+from bslite.dropin import inside, kinds
 from bslite.errors import UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*runs in torch")
@@ -194,3 +194,13 @@ def test_many_layers_or_small_ones_are_left(monkeypatch: pytest.MonkeyPatch, net
     fast = wrapped(net, quiet=False)
     agree(fast, net, images())
     assert paths(fast) == ["backbone"]  # the rest have fewer parameters than a bound that two do not pass
+
+
+def test_what_cannot_be_traced_is_tried_ever_more_seldom(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[Any] = []
+    take = kinds.capture
+    monkeypatch.setattr(kinds, "capture", lambda m, *a, **k: (tried.append(m), take(m, *a, **k))[1])
+    fast = wrapped(net, quiet=False)
+    for side in range(8, 20):
+        agree(fast, net, images(2, side))
+    assert sum(m is net for m in tried) == 4  # at the first, second, fourth and eighth size

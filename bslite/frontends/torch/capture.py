@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from textwrap import shorten
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 MAX_QUESTIONS = 16
+MAX_REASON = 300  # characters
 
 
 @dataclass(frozen=True)
@@ -353,10 +355,12 @@ def layer_of(module: "torch.nn.Module", error: BaseException) -> str:
 
 
 def summary(error: Exception) -> str:
-    """The lines of an export error that say what is wrong: its listed reasons, or else its first line."""
+    """The lines of an export error that say what is wrong: its listed reasons, or else its first line, which
+    may hold an expression of hundreds of terms.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reasons = [line.removeprefix("- ").partition(". ")[0] for line in lines if line.startswith("- ")]
-    return "; ".join(reasons or lines[:1] or [type(error).__name__])
+    return shorten("; ".join(dict.fromkeys(reasons or lines[:1] or [type(error).__name__])), MAX_REASON)
 
 
 def _some(items: Sequence[str], most: int = 5) -> str:
