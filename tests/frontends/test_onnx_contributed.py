@@ -214,6 +214,9 @@ def test_a_pool_that_says_where_its_results_came_from(how: dict[str, Any], order
 def test_statistics_of_a_batch() -> None:
     feed = {"x": noise(6, 3, 4), "s": noise(3), "b": noise(3), "m": noise(3), "v": np.abs(noise(3))}
     both("BatchNormalization", feed, 3, domain="", training_mode=1, momentum=0.8)
+    norm = helper.make_node("BatchNormalization", list(feed), ["y", "rm", "rv"], training_mode=1)
+    alone = made_of([norm, helper.make_node("Relu", ["y"], ["z"])], feed, ["z"], 17)
+    assert agree(alone, feed).pieces == ["engine: the whole model"]
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int16])

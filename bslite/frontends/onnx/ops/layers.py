@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import SpecError
+from bslite.frontends.common.norms import normalised_by_batch
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.onnx.builders import onnx_op
@@ -85,9 +86,12 @@ def batch_norm(
     s: Site, x: Operand, scale: Operand, bias: Operand, mean: Operand, var: Operand, *, epsilon: float,
     momentum: float, spatial: int = 1, training_mode: int = 0,
 ) -> Operand:  # fmt: skip
-    if training_mode or not spatial:
-        raise Unsupported(f"with training_mode={training_mode}, spatial={spatial}")
+    if not spatial:
+        raise Unsupported(f"with spatial={spatial}")
     s.used_only(0)
+    if training_mode:
+        made: Operand = normalised_by_batch(s, x, scale, bias, epsilon)
+        return made
     params = {"weight": scale, "bias": bias, "running_mean": mean, "running_var": var}
     return s.emit("batch_norm", x, params=params, eps=epsilon)
 

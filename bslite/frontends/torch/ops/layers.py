@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.moves import permute, reshape
+from bslite.frontends.common.norms import normalised_by_batch
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.counting import linear_on_rows
-from bslite.frontends.torch.operands import inner
 from bslite.frontends.torch.ops.arith import scaled
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand
@@ -103,23 +103,6 @@ def batch_norm(
         return s.results(normalised_by_batch(s, x, weight, bias, eps))
     params = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var}
     return s.results(s.emit("batch_norm", x, params=params, eps=eps))
-
-
-def normalised_by_batch(
-    s: Site, x: Operand, weight: Operand | None, bias: Operand | None, eps: float
-) -> Value:
-    """Each channel by mean and variance of its values in the batch (track_running_stats=False)."""
-    axes, one = tuple(a for a in range(x.rank) if a != 1), (1, x.shape[1], *(1,) * (x.rank - 2))
-    mean = s.emit("mean", x, inner=one, axes=axes, keepdim=True)
-    var = s.emit("var", x, inner=one, axes=axes, keepdim=True, correction=0.0)
-    scale = inner(s, "rsqrt", inner(s, "add", var, s.store.scalar(eps)))
-    terms = [(op, p) for op, p in (("mul", weight), ("add", bias)) if p is not None]
-    made = inner(s, "sub", x, mean)
-    made = inner(s, "mul", made, scale) if terms else s.emit("mul", made, scale)
-    for i, (op, p) in enumerate(terms):
-        size = s.shape if i + 1 < len(terms) else None
-        made = s.emit(op, made, reshape(s, p, one, last=False), inner=size)
-    return made
 
 
 @aten("bslite.batch_norm")
