@@ -104,7 +104,11 @@ def report_of(runner: Runner) -> Report:
         training_reports(runner),
         decided(options.threads) if where == "cpu" else "",
         options.precision.value,
-        tuple((path, report_of(own)) for path, own in runners.items() if own.kinds.made or own.in_torch),
+        tuple(
+            (path, report_of(own))
+            for path, own in runners.items()
+            if own.kinds.made or own.in_torch or own.trainer
+        ),
     )
 
 

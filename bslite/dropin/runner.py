@@ -141,9 +141,9 @@ class Runner:
         if isinstance(found, Left):
             if found.refused and self.options.fallback == "error":
                 raise UnsupportedError(found.reason)
-            return self._run_torch(
-                InTorch(f"in training, {found.reason}", found.reason != reasons.SLOWER), args, kwargs
-            )
+            why, loud = f"in training, {found.reason}", found.reason != reasons.SLOWER
+            inner = found.inner and self.options.memory is None  # which would be each layer's
+            return self._run_torch(InTorch(why, loud, inner=inner), args, kwargs)
         return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
 
     def _run(

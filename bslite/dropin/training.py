@@ -39,12 +39,13 @@ MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to 
 @dataclass(frozen=True)
 class Left:
     """Calls that torch runs. ``refused``: because bslite does not train the module, or not like that.
-    ``shapes``: of the tensors, if it is one kind of call.
+    ``shapes``: of the tensors, if it is one kind of call. ``inner``: layers inside may train in bslite.
     """
 
     reason: str
     refused: bool = True
     shapes: Shapes = ()
+    inner: bool = False
 
 
 @dataclass
@@ -134,7 +135,7 @@ class Trainer:
             self._restarts += 1
             self.forget()
             if self._restarts > MAX_RESTARTS:
-                return Left(CHANGES)
+                return Left(CHANGES, inner=True)
         kind = (
             key,
             tuple(m.training for m in modules),
@@ -181,7 +182,7 @@ class Trainer:
             arguments = Structure((args, kwargs), lambda x: isinstance(x, Tensor), empty=True)
             return self._trained(arguments, shapes)
         except BsliteError as e:
-            return Left(str(e), shapes=shapes)
+            return Left(str(e), shapes=shapes, inner=not distributed(self.module))
 
     def _trained(self, arguments: Structure, shapes: Shapes) -> Trained:
         if distributed(self.module):

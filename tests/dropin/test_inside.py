@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.dropin_models import Net, agree, images, nn, said, torch, wrapped
+from support.dropin_models import Net, agree, images, near, nn, said, torch, wrapped
 
 import bslite
 from bslite.dropin import inside, kinds
@@ -204,3 +204,26 @@ def test_what_cannot_be_traced_is_tried_ever_more_seldom(net: Any, monkeypatch: 
     for side in range(8, 20):
         agree(fast, net, images(2, side))
     assert sum(m is net for m in tried) == 4  # at the first, second, fourth and eighth size
+
+
+def test_layers_train_inside_a_forward_that_cannot_be_traced() -> None:
+    torch.manual_seed(0)
+    ours, theirs = Detector().train(), Detector().train()
+    theirs.load_state_dict(ours.state_dict())
+    fast = bslite.optimize(ours, tune=False, fallback="silent")
+    for step in range(3):
+        x = images(3)
+        with torch.enable_grad():
+            for net in (fast, theirs):
+                net.zero_grad()
+                net(x).square().sum().backward()
+        for mine, own in zip(ours.parameters(), theirs.parameters(), strict=True):
+            if own.grad is None:  # a score is read as a number
+                assert mine.grad is None
+            else:
+                near(mine.grad, own.grad)
+                mine.data.sub_(0.01 * mine.grad)
+                own.data.sub_(0.01 * own.grad)
+        assert step or not paths(fast)
+    trained = {path for path, own in bslite.report(fast).inside if own.training}
+    assert {"backbone", "heads.0"} <= trained
