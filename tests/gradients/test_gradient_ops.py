@@ -32,7 +32,6 @@ WITHOUT = [
     "prod",
     "resize",
     "rnn_deltas",
-    "upsample",
 ]
 PARTLY = [
     "adaptive_max_pool1d",
