@@ -24,11 +24,14 @@ class Inside:
     its attributes is the module's afterwards.
     """
 
-    def __init__(self, module: Module, wrap: Callable[[Module, int], Module], least: int = 0) -> None:
-        """``wrap(layer, least)`` makes what stands for a layer, or gives the layer itself. ``least``: the
-        parameters of a large one; by default a part of all.
+    def __init__(
+        self, module: Module, wrap: Callable[[Module, int], Module], idle: Callable[[Module], bool],
+        least: int = 0,
+    ) -> None:  # fmt: skip
+        """``wrap(layer, least)`` makes what stands for a layer, or gives the layer itself; ``idle`` says
+        whether that is of no use. ``least``: the parameters of a large layer; by default a part of all.
         """
-        self._module, self._wrap, self._least = module, wrap, least
+        self._module, self._wrap, self._idle, self._least = module, wrap, idle, least
         self._large = 0  # the parameters of a layer that another stands for; 0: not known yet
         self._made: dict[int, tuple[Module, Module]] = {}  # by id: a layer, and what stands for it
         self._proved = False  # a forward has come to its end
@@ -83,6 +86,8 @@ class Inside:
             self._large = self._large or _bound(self._module, self._least)
             made = layer, self._wrap(layer, self._least) if _size(layer) >= self._large else layer
             self._made[id(layer)] = made
+        if made[1] is not layer and self._idle(made[1]):
+            made = self._made[id(layer)] = layer, layer
         if made[1] is not layer:
             found[path] = made[1]
         return made[1]

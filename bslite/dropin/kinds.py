@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ MAX_TRACES = 6  # of calls that differ only in numbers that an object holds, or 
 class InTorch:
     """A call that torch runs. ``loud``: a warning says so. ``fault``: because bslite failed. ``passing``: the
     next call like it may be another's. ``inner``: layers inside may run in bslite, see `Inside`.
+    ``refused``: a trace was tried.
     """
 
     reason: str
@@ -39,6 +40,7 @@ class InTorch:
     fault: bool = False
     passing: bool = False
     inner: bool = False
+    refused: bool = False
 
 
 @dataclass
@@ -122,7 +124,7 @@ class Kinds:
             loose = (kind(args, kwargs, True, grows, loose=True, sizes=not values), bool(values))
             self._traces[loose] = self._traces.get(loose, 0) + 1
             if self._traces[loose] > MAX_TRACES:
-                return (), Kind(InTorch(reasons.DECIDED if values else growing.OTHERS, inner=True))
+                return (), Kind(InTorch(reasons.DECIDED if values else growing.OTHERS, inner=not objects))
         alike = kind(args, kwargs, True, grows, sizes=False)
         met, why = self._refused.get(alike, (0, None))
         blueprint: Blueprint | InTorch
@@ -131,7 +133,9 @@ class Kinds:
         else:
             blueprint = self._draw(args, kwargs, tensors, found is free, grows, [i for i, _ in values])
         if isinstance(blueprint, InTorch):
-            self._refused[alike] = met + 1, blueprint if blueprint.inner else None
+            if objects:  # a cache goes through all layers, at every token
+                blueprint = replace(blueprint, inner=False)
+            self._refused[alike] = met + 1, blueprint if blueprint.refused else None
         else:
             if found is free and blueprint.capture.fixed and _batched(tensors):
                 self._unfree.add(free)
@@ -160,7 +164,7 @@ class Kinds:
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
-            return InTorch(str(e), inner=True)
+            return InTorch(str(e), inner=True, refused=True)
         except BsliteError as e:
             return InTorch(str(e))
         except Exception as e:

@@ -26,6 +26,7 @@ Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor], Sequence[Any]], Any]  # tensors and objects among the arguments
 SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
 MAX_CALLS = 256  # shapes and strides known, over all specialisations
+CALLS = 4  # that torch runs, and for each that bslite does, before a layer is let alone
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
 NOTHING = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
 
@@ -53,6 +54,7 @@ class Runner:
         self._voice = Voice(options.fallback)
         self.kinds = Kinds(module, self.name, options, self._voice, self._forgotten)
         self.in_torch: dict[str, int] = {}  # why calls ran in torch -> how many
+        self.ran = 0  # calls that bslite ran
         self.rebuilt = 0  # times the weights were packed anew
         self._state: State | None = None
         self._lock = threading.RLock()
@@ -144,7 +146,14 @@ class Runner:
             why, loud = f"in training, {found.reason}", found.reason != reasons.SLOWER
             inner = found.inner and self.options.memory is None  # which would be each layer's
             return self._run_torch(InTorch(why, loud, inner=inner), args, kwargs)
+        self.ran += 1
         return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
+
+    def idle(self) -> bool:
+        """Whether torch runs most calls, with nothing of bslite's inside."""
+        calls = sum(self.in_torch.values())
+        few = calls >= CALLS and calls > CALLS * self.ran
+        return few and not (self.inside is not None and self.inside.layers())
 
     def _run(
         self, run: Run | InTorch, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -153,7 +162,9 @@ class Runner:
         if isinstance(run, InTorch):
             return self._run_torch(run, args, kwargs)
         try:
-            return run(tensors, objects)
+            made = run(tensors, objects)
+            self.ran += 1
+            return made
         except BsliteError as e:  # such as an index out of range, for which torch raises its own error
             return self._run_torch(InTorch(str(e)), args, kwargs)
 

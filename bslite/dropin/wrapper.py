@@ -149,7 +149,8 @@ def _verified(module: torch.nn.Module, given: Any) -> Any:
 def _wrap(module: torch.nn.Module, options: Options, least: int = 0) -> torch.nn.Module:
     """``least`` as for `Inside`."""
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
-    inside = Inside(module, functools.partial(_layer, replace(options, fallback="silent")), least)
+    wrap = functools.partial(_layer, replace(options, fallback="silent"))
+    inside = Inside(module, wrap, lambda layer: runner_of(layer).idle(), least)
     object.__setattr__(wrapped, "__dict__", module.__dict__)
     object.__setattr__(wrapped, SLOT, Runner(module, options, inside=inside))
     return wrapped

@@ -11,6 +11,7 @@ from support.dropin_models import Net, agree, images, near, nn, said, torch, wra
 
 import bslite
 from bslite.dropin import inside, kinds
+from bslite.dropin.runner import CALLS
 from bslite.errors import UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*runs in torch")
@@ -227,3 +228,23 @@ def test_layers_train_inside_a_forward_that_cannot_be_traced() -> None:
         assert step or not paths(fast)
     trained = {path for path, own in bslite.report(fast).inside if own.training}
     assert {"backbone", "heads.0"} <= trained
+
+
+def test_layers_that_torch_runs_are_let_alone() -> None:
+    class Asks(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * (1 if float(x.sum()) > 0 else 2)
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Asks(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            return self.second(self.first(x)) + float(x[0, 0])
+
+    net = Outer().eval()
+    fast = wrapped(net, quiet=False)
+    for _ in range(CALLS + 1):
+        agree(fast, net, torch.randn(2, 6))
+    assert [path for path, _ in bslite.report(fast).inside] == ["second"]
