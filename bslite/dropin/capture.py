@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from bslite.dropin import growing
+from bslite.dropin.inside import CALL
 from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
@@ -199,7 +200,20 @@ def capture_of_values(module: torch.nn.Module, arguments: Structure, name: str) 
 
 def has_few(tensor: torch.Tensor) -> bool:
     """Whether a trace may know the values of ``tensor``: a few whole numbers or truth values."""
-    return tensor.numel() <= FEW and not (tensor.is_floating_point() or tensor.is_complex())
+    return (
+        tensor.layout is torch.strided
+        and tensor.dtype in (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+        and tensor.numel() <= FEW
+        and not (tensor.is_meta or tensor.is_neg())
+    )
+
+
+def shares_memory(captured: Capture) -> bool:
+    """Whether a result lies in an input's memory, where bslite's own would not: a caller may write there."""
+    graph = captured.graph
+    given = {memory(n) for n in graph.nodes if n.op == "placeholder" and n not in graph.stored} - {None}
+    results = torch.utils._pytree.tree_leaves(graph.nodes[-1].args[0])
+    return any(memory(n) in given for n in results if isinstance(n, torch.fx.Node) and n.op != "placeholder")
 
 
 def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
@@ -259,6 +273,7 @@ def shell_of(module: torch.nn.Module) -> torch.nn.Module:
     except Exception:
         shell = copy.copy(module)
         object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
+    vars(shell).pop(CALL, None)
     return shell
 
 

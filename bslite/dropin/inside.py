@@ -1,105 +1,138 @@
-"""A module that bslite cannot run as a whole: its own forward, with bslite's in the places of large layers.
+"""A module that bslite cannot run as a whole: its own forward runs, and calls of large layers go to bslite.
 
 A detector chooses boxes by their scores, a language model notes where it stands: such code is torch's. What
 takes the time is inside, in a backbone or a stack of layers, which can be traced for themselves.
+
+While the forward runs, each such layer has a `Stand` where ``Module.compile()`` would put a compiled call. So
+layers stay the objects that they are, for the forward and for everyone else.
 """
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 Module = torch.nn.Module
+CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in place of its own call
 #: A large layer has this part of all parameters. Of more than so many, none is taken: no call is to prepare
 #: hundreds of layers.
 SHARE, MOST = 128, 32
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Inside:
-    """Runs a module's forward with other modules in the places of large ones that it holds.
-
-    The module stays as it is. An object that shares all else with it runs the forward; what that assigns to
-    its attributes is the module's afterwards.
+    """Runs a module's forward, calls of its large layers by what ``make(layer, least)`` gives: a function of
+    positional and keyword arguments, with an ``idle()`` that says whether it is of no use; or None.
     """
 
-    def __init__(
-        self, module: Module, wrap: Callable[[Module, int], Module], idle: Callable[[Module], bool],
-        least: int = 0,
-    ) -> None:  # fmt: skip
-        """``wrap(layer, least)`` makes what stands for a layer, or gives the layer itself; ``idle`` says
-        whether that is of no use. ``least``: the parameters of a large layer; by default a part of all.
-        """
-        self._module, self._wrap, self._idle, self._least = module, wrap, idle, least
-        self._large = 0  # the parameters of a layer that another stands for; 0: not known yet
-        self._made: dict[int, tuple[Module, Module]] = {}  # by id: a layer, and what stands for it
-        self._proved = False  # a forward has come to its end
-        self._fails = False  # the forward wants to be the module's own
+    def __init__(self, module: Module, make: Callable[[Module, int], Any], least: int = 0) -> None:
+        """``least``: the parameters of a large layer; by default a part of all."""
+        self._module, self._make, self._least = module, make, least
+        self._large = 0  # the parameters of a layer that is taken; 0: not known yet
+        self._made: dict[int, tuple[Module, Stand | None]] = {}  # by the id of a layer
+        self._lock, self._here, self._running = threading.RLock(), threading.local(), 0
 
     def forget(self) -> None:
-        """Drop what stands for layers."""
-        self._made, self._large, self._proved, self._fails = {}, 0, False, False
+        """Drop all that was made."""
+        with self._lock:
+            self._made, self._large = {}, 0
 
-    def layers(self) -> dict[str, Module]:
-        """What stands for large layers, by their paths."""
-        found: dict[str, Module] = {}
-        if not self._fails and "forward" not in vars(self._module):
-            self._places(self._module, "", found)
-        return found
+    def layers(self) -> dict[str, Any]:
+        """What runs large layers, by their paths."""
+        return {path: stand.run for path, stand in self._stands().items()}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward."""
-        if self._proved:
-            return self._run(args, kwargs)
+        with self._lock:
+            stands = list(self._stands().values())
+            for stand in stands:
+                stand.enter()
+        self._here.depth = self.depth + 1
         try:
-            made = self._run(args, kwargs)
-        except Exception:
-            made = self._module.forward(*args, **kwargs)  # unless that fails as well
-            self._fails = True
-            return made
-        self._proved = True
-        return made
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        own = vars(self._module)
-        modules = self._places(self._module, "", {})
-        stand = _like(self._module, modules)
-        before, held = dict(vars(stand)), dict(modules)
-        try:
-            return stand.forward(*args, **kwargs)
+            return self._module.forward(*args, **kwargs)
         finally:
-            _carry(before, vars(stand), own)
-            _carry(held, modules, own["_modules"])
+            self._here.depth -= 1
+            with self._lock:
+                for stand in stands:
+                    stand.leave()
 
-    def _places(self, module: Module, path: str, found: dict[str, Module]) -> dict[str, Module | None]:
-        """What ``module`` holds, by name, with others for large layers, which are noted by their paths."""
-        held = module._modules.items()
-        return {name: child and self._place(child, path + name, found) for name, child in held}
+    @property
+    def depth(self) -> int:
+        """How many forwards of the module this thread is in."""
+        return getattr(self._here, "depth", 0)
 
-    def _place(self, layer: Module, path: str, found: dict[str, Module]) -> Module:
-        if _is_list(layer):
-            return _like(layer, self._places(layer, f"{path}.", found))
-        made = self._made.get(id(layer))
-        if made is None:
-            self._least = self._least or max(1, _size(self._module) // SHARE)
-            self._large = self._large or _bound(self._module, self._least)
-            made = layer, self._wrap(layer, self._least) if _size(layer) >= self._large else layer
-            self._made[id(layer)] = made
-        if made[1] is not layer and self._idle(made[1]):
-            made = self._made[id(layer)] = layer, layer
-        if made[1] is not layer:
-            found[path] = made[1]
-        return made[1]
+    def _stands(self) -> "dict[str, Stand]":
+        with self._lock:
+            held, self._made = self._made, {}
+            found: dict[str, Stand] = {}
+            for path, layer in _layers(self._module):
+                if id(layer) not in self._made:
+                    known = held.get(id(layer))
+                    self._made[id(layer)] = layer, known[1] if known is not None else self._new(layer)
+                stand = self._made[id(layer)][1]
+                if stand is not None and stand.run.idle():
+                    stand = None
+                    self._made[id(layer)] = layer, None
+                if stand is not None:
+                    found[path] = stand
+            return found
+
+    def _new(self, layer: Module) -> "Stand | None":
+        self._least = self._least or max(1, _size(self._module) // SHARE)
+        self._large = self._large or _bound(self._module, self._least)
+        if _size(layer) < self._large or _sees_others(layer):
+            return None
+        run = self._make(layer, self._least)
+        return None if run is None else Stand(self, layer, run)
+
+
+class Stand:
+    """What torch calls for ``layer`` while a forward of ``inside``'s module runs."""
+
+    def __init__(self, inside: Inside, layer: Module, run: Any) -> None:
+        self.inside, self.layer, self.run = inside, layer, run
+        self._entered = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        held = vars(self.layer)
+        if not self.inside.depth or any(held.get(h) for h in HOOKS) or _any_global_hook():
+            return self.layer._call_impl(*args, **kwargs)  # another thread's call, or one that hooks look at
+        return self.run(args, kwargs)
+
+    def enter(self) -> None:
+        """A forward begins. A layer that is compiled, or that another forward has taken, is let alone."""
+        if self._entered or vars(self.layer).get(CALL) is None:
+            vars(self.layer)[CALL] = self
+            self._entered += 1
+
+    def leave(self) -> None:
+        """A forward ends."""
+        self._entered = max(0, self._entered - 1)
+        if not self._entered and vars(self.layer).get(CALL) is self:
+            del vars(self.layer)[CALL]
+
+
+def _any_global_hook() -> bool:
+    return bool(torch.nn.modules.module._has_any_global_hook())
 
 
 def _size(module: Module) -> int:
-    return sum(p.numel() for p in module.parameters())
+    lazy = torch.nn.parameter.is_lazy
+    return sum(0 if lazy(p) else p.numel() for p in module.parameters())
 
 
-def _is_list(module: Module) -> bool:
-    """Whether others call the layers that ``module`` holds."""
-    return _has_no_forward(type(module))  # type: ignore[arg-type]
+def _layers(module: Module, path: str = "") -> Iterator[tuple[str, Module]]:
+    """The layers that a module calls: those that it holds, and those in lists that it holds."""
+    for name, child in module.named_children():
+        if _has_no_forward(type(child)):  # type: ignore[arg-type]
+            yield from _layers(child, f"{path}{name}.")
+        else:
+            yield path + name, child
 
 
 @functools.cache
@@ -109,29 +142,41 @@ def _has_no_forward(kind: Any) -> bool:
 
 def _bound(module: Module, least: int) -> int:
     """The parameters of a layer, ``least`` or more, that few of the layers in ``module`` have."""
-    waiting, sizes = list(module.children()), []
-    while waiting:
-        layer = waiting.pop()
-        if _is_list(layer):
-            waiting += layer.children()
-        else:
-            sizes.append(_size(layer))
+    sizes = [_size(layer) for _, layer in _layers(module)]
     while sum(size >= least for size in sizes) > MOST:
         least *= 2
     return least
 
 
-def _like(module: Module, modules: Mapping[str, Module | None]) -> Module:
-    """An object like ``module`` that holds ``modules``."""
-    made: Module = object.__new__(type(module))
-    object.__setattr__(made, "__dict__", {**vars(module), "_modules": modules})
-    return made
+def _sees_others(layer: Module) -> bool:
+    """Whether a module that ``layer`` does not hold can be reached from it: it may read what that notes."""
+    own = set(map(id, layer.modules()))
+
+    def reaches(value: Any, depth: int) -> bool:
+        if isinstance(value, Module):
+            return id(value) not in own
+        if not depth:
+            return False
+        inner: list[Any] = []
+        if isinstance(value, dict):
+            inner += value.values()
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            inner += value
+        elif isinstance(value, weakref.ref):
+            inner.append(value())
+        elif isinstance(value, functools.partial):
+            inner += [value.func, *value.args, *value.keywords.values()]
+        elif isinstance(value, types.MethodType):
+            inner += [value.__self__, value.__func__]
+        elif isinstance(value, types.FunctionType):
+            inner += [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+        return any(reaches(x, depth - 1) for x in inner)
+
+    return any(reaches(value, 4) for m in layer.modules() for k, value in vars(m).items() if k != CALL)
 
 
-def _carry(before: dict[str, Any], after: dict[str, Any], to: dict[str, Any]) -> None:
-    """Make the changes from ``before`` to ``after`` in ``to``."""
-    for name, value in after.items():
-        if name not in before or before[name] is not value:
-            to[name] = value
-    for name in before.keys() - after.keys():
-        to.pop(name, None)
+def _filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False

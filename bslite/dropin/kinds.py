@@ -10,7 +10,7 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, draw
-from bslite.dropin.capture import capture, capture_of_values, has_few
+from bslite.dropin.capture import capture, capture_of_values, has_few, shares_memory
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
 from bslite.dropin.options import Options, Voice
@@ -18,8 +18,9 @@ from bslite.dropin.signature import Key, kind
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
 from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch.capture import summary
 from bslite.frontends.torch.capture import tensors as named_tensors
-from bslite.frontends.torch.following import sizes_of_values
+from bslite.frontends.torch.following import enquires, sizes_of_values
 
 Tensor = torch.Tensor
 MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
@@ -124,6 +125,8 @@ class Kinds:
             loose = (kind(args, kwargs, True, grows, loose=True, sizes=not values), bool(values))
             self._traces[loose] = self._traces.get(loose, 0) + 1
             if self._traces[loose] > MAX_TRACES:
+                if self.options.fallback == "error":
+                    raise UnsupportedError(reasons.DECIDED if values else growing.OTHERS)
                 return (), Kind(InTorch(reasons.DECIDED if values else growing.OTHERS, inner=not objects))
         alike = kind(args, kwargs, True, grows, sizes=False)
         met, why = self._refused.get(alike, (0, None))
@@ -161,6 +164,8 @@ class Kinds:
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
             blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows, decided)
+            if self.options.inner and shares_memory(blueprint.capture):
+                return InTorch(reasons.SHARES)
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
@@ -168,6 +173,8 @@ class Kinds:
         except BsliteError as e:
             return InTorch(str(e))
         except Exception as e:
+            if enquires(e) and self.options.fallback != "error":
+                return InTorch(reasons.ENQUIRES.format(error=summary(e)), inner=True, refused=True)
             return fault(e, self.options)
         self.choose(blueprint, tensors)
         return blueprint

@@ -18,6 +18,7 @@ class Options:
     bucket_mb: float | None = None
     memory: int | None = None
     precision: Precision = field(default_factory=current)
+    inner: bool = False  # it is a layer of a module that does not run as a whole
 
     def __post_init__(self) -> None:
         """EngineError for an unknown precision, which may be given by its name."""

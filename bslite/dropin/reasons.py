@@ -24,6 +24,8 @@ CHANGES = (
     "the module's attributes, hooks, layers or buffers, or what its forward reads, change from call to call"
 )
 VALUES = "values of an input decide its sizes: those after the first get a trace when they come again"
+SHARES = "its result lies in the memory of an input"
+ENQUIRES = "sizes depend on values: {error}"
 DECIDED = "values of an input decide its sizes, and there are traces for as many as bslite keeps"
 GIVEN = "its parameters are other tensors for the time of a call, as torch.func.functional_call has it"
 SLOWER = "every part of it is faster in torch"

@@ -91,8 +91,6 @@ def report_of(runner: Runner) -> Report:
     """The report of a runner."""
     options = runner.options
     where = next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu")
-    layers = {} if runner.inside is None else runner.inside.layers()
-    runners = {path: runner_of(layer) for path, layer in layers.items()}
     return Report(
         runner.name,
         options.fallback,
@@ -106,7 +104,7 @@ def report_of(runner: Runner) -> Report:
         options.precision.value,
         tuple(
             (path, report_of(own))
-            for path, own in runners.items()
+            for path, own in runner.inside.layers().items()
             if own.kinds.made or own.in_torch or own.trainer
         ),
     )

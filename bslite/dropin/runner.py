@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -45,11 +45,10 @@ class State:
 class Runner:
     """Calls ``module``'s forward, faster. Safe to use from several threads at once."""
 
-    def __init__(
-        self, module: torch.nn.Module, options: Options, name: str = "", inside: Inside | None = None
-    ) -> None:
-        """``name``: what warnings call the module, its class by default. ``inside``: its layers."""
-        self.module, self.options, self.inside = module, options, inside
+    def __init__(self, module: torch.nn.Module, options: Options, name: str = "", least: int = 0) -> None:
+        """``name``: what warnings call the module, its class by default. ``least`` as for `Inside`."""
+        self.module, self.options = module, options
+        self.inside = Inside(module, self._layer, least)
         self.name = name or type(module).__name__
         self._voice = Voice(options.fallback)
         self.kinds = Kinds(module, self.name, options, self._voice, self._forgotten)
@@ -153,7 +152,13 @@ class Runner:
         """Whether torch runs most calls, with nothing of bslite's inside."""
         calls = sum(self.in_torch.values())
         few = calls >= CALLS and calls > CALLS * self.ran
-        return few and not (self.inside is not None and self.inside.layers())
+        return few and not self.inside.layers()
+
+    def _layer(self, layer: torch.nn.Module, least: int) -> "Runner | None":
+        """What runs a layer of a module that does not run as a whole; None: torch does."""
+        if hasattr(type(layer), SLOT) or isinstance(layer, torch.jit.ScriptModule):
+            return None
+        return Runner(layer, replace(self.options, fallback="silent", inner=True), least=least)
 
     def _run(
         self, run: Run | InTorch, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -174,8 +179,7 @@ class Runner:
             self._state, self._restarts = None, 0
             self.trainer = None
             self.kinds.forget()
-            if self.inside is not None:
-                self.inside.forget()
+            self.inside.forget()
 
     def specs(self) -> list[ModelSpec]:
         """The models that run in bslite."""
@@ -184,7 +188,7 @@ class Runner:
             return [m.spec for e in made for m in e.models]
 
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        inside = self.inside if why.inner and self.inside is not None and self.inside.layers() else None
+        inside = self.inside if why.inner and self.inside.layers() else None
         forward = self.module.forward if inside is None else inside.forward
         if why.fault:
             made = forward(*args, **kwargs)  # what torch refuses as well is no fault of bslite's

@@ -12,6 +12,7 @@ from bslite.cache import Recent
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import OUTER_HOOKS
+from bslite.dropin.inside import CALL
 from bslite.dropin.options import Options
 from bslite.dropin.partition import Part, partition
 from bslite.dropin.reasons import CHANGES, DISTRIBUTED, FAULT, GIVEN, SLOWER, WAITS, distributed
@@ -232,8 +233,10 @@ class Trainer:
 
 
 def _without_mode(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The attributes of modules, but for the mode, of which each has traces of its own."""
-    return [{k: v for k, v in own.items() if k != "training"} for own in attributes]
+    """The attributes of modules, but for the mode, of which each has traces of its own, and what stands for a
+    call while an outer forward runs.
+    """
+    return [{k: v for k, v in own.items() if k not in ("training", CALL)} for own in attributes]
 
 
 def _followed(part: Part) -> list[bool]:

@@ -8,14 +8,12 @@ module is a subclass of the original class with another ``forward``.
 import copy
 import functools
 import warnings
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from bslite.api import check_threads
 from bslite.arithmetic import current, precision_of
-from bslite.dropin.inside import Inside
 from bslite.dropin.options import Options
 from bslite.dropin.runner import SLOT, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
@@ -146,20 +144,11 @@ def _verified(module: torch.nn.Module, given: Any) -> Any:
     return verified(module, given)
 
 
-def _wrap(module: torch.nn.Module, options: Options, least: int = 0) -> torch.nn.Module:
-    """``least`` as for `Inside`."""
+def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
-    wrap = functools.partial(_layer, replace(options, fallback="silent"))
-    inside = Inside(module, wrap, lambda layer: runner_of(layer).idle(), least)
     object.__setattr__(wrapped, "__dict__", module.__dict__)
-    object.__setattr__(wrapped, SLOT, Runner(module, options, inside=inside))
+    object.__setattr__(wrapped, SLOT, Runner(module, options))
     return wrapped
-
-
-def _layer(options: Options, layer: torch.nn.Module, least: int) -> torch.nn.Module:
-    """What stands for a layer of a module that does not run as a whole."""
-    left = is_wrapped(layer) or isinstance(layer, torch.jit.ScriptModule)
-    return layer if left else _wrap(layer, options, least)
 
 
 @functools.lru_cache(maxsize=256)

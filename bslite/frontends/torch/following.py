@@ -6,7 +6,7 @@ call. Here such tensors stay real ones, computed at once; where they meet traced
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -49,15 +49,16 @@ class Following:
         self._followed: dict[int, Tensor] = {}  # by id
         self._sources: dict[int, frozenset[int]] = {}  # places that a followed tensor's memory depends on
         self._own: set[int] = set()  # the memory of what is given
+        self._copies: list[Any] = []  # arguments, what is given copied
 
-    def start(self, args: Iterable[Any]) -> list[Any]:
+    def start(self, args: Sequence[Any]) -> list[Any]:
         """A forward's arguments, those that are known as copies, for a run that begins."""
         self._followed, self._sources = {}, {}
         with load_torch().utils._python_dispatch._disable_current_modes():
             made = [self.given[i].detach().clone() if i in self.given else x for i, x in enumerate(args)]
         for place in self.given:
             self.note(made[place], frozenset((place,)))
-        self._own = {_memory(made[place]) for place in self.given}
+        self._own, self._copies = {_memory(made[place]) for place in self.given}, made
         return made
 
     def note(self, made: Any, sources: frozenset[int]) -> None:
@@ -88,9 +89,18 @@ class Following:
                 made.append(x)
         return made[0] if single and len(made) == 1 else tuple(made)
 
-    def own(self, x: Any) -> Any:
-        """A result of the forward; of a followed tensor a copy, made at each run of the trace."""
-        return x.clone() if id(x) in self._followed else x
+    def own(self, x: Any, args: Sequence[Any]) -> Any:
+        """A result of the forward; of a followed tensor a copy, made at each run of the trace. ``args``: the
+        forward's own.
+        """
+        if id(x) not in self._followed:
+            return x
+        for place in self.given:
+            if x is self._copies[place]:
+                return args[place]
+        if self.is_given(x):
+            raise NotImplementedError("the forward returns a part of an argument that is followed")
+        return x.clone()
 
     def call(self, function: Any, args: Any, kwargs: Any) -> Any:
         """The result of a function, followed if it depends on followed tensors and numbers alone."""
@@ -106,7 +116,8 @@ class Following:
         known = [id(x) in self._followed for x in leaves if isinstance(x, torch.Tensor)]
         free = any(isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)) for x in leaves)
         if free or not all(known) or not (known or _makes(function, name)):
-            if known and known[0] and _writes(name):
+            written = [args[0] if args and _writes(name) else None, kwargs.get("out")]
+            if any(id(x) in self._followed for x in _tensors(written)):
                 raise NotImplementedError("a traced value is written into a tensor that is followed")
             return function(*args, **kwargs)
         with torch.utils._python_dispatch._disable_current_modes(), _asked(self):
@@ -126,10 +137,10 @@ def followed(module: "Module", following: Following) -> Iterator[None]:
 
     @functools.wraps(kind.forward)
     def forward(this: Any, *args: Any, **kwargs: Any) -> Any:
-        args = tuple(following.start(args))
+        known = following.start(args)
         with _mode(following):
-            made = kind.forward(this, *args, **kwargs)
-        return load_torch().utils._pytree.tree_map(following.own, made)
+            made = kind.forward(this, *known, **kwargs)
+        return load_torch().utils._pytree.tree_map(lambda x: following.own(x, args), made)
 
     scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
     module.__class__ = type(kind.__name__, (kind,), scope)

@@ -143,7 +143,7 @@ def index_fill(s: Site, x: Operand, axis: int, index: Operand, value: Any) -> Op
 @aten("masked_scatter")
 def masked_scatter(s: Site, x: Operand, mask: Operand, source: Operand) -> Operand:
     """The n-th element of the source where the mask is true for the n-th time."""
-    count = math.prod(x.shape)
+    x, count = expanded(s, x, s.shape), math.prod(s.shape)
     line = reshape(s, converted(s, expanded(s, mask, x.shape), "int64"), (count,), last=False)
     place = inner(s, "sub", s.emit("cumsum", line, inner=(count,), axis=0), s.store.scalar(1, "int64"))
     place = inner(s, "maximum", place, s.store.scalar(0, "int64"))  # before the first, none is read

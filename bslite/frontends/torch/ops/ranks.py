@@ -1,5 +1,6 @@
 """Builders of the median, of the k-th smallest value, and of places in sorted values."""
 
+import math
 from typing import Any
 
 from bslite.frontends.common.moves import reshape
@@ -11,6 +12,8 @@ from bslite.frontends.torch.ops.reduce import axes_of, kept
 from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
+
+MOST = 2**22  # comparisons of values with bounds; torch's binary search is faster beyond
 
 
 def smallest(s: Site, x: Operand, k: int, axis: int) -> Value:
@@ -71,13 +74,19 @@ def searchsorted(
     side: str | None = None,
     sorter: Operand | None = None,
 ) -> Operand:
-    """How many of the sorted ``bounds`` are less than x, to the ``right`` no greater than x; all for NaN."""
+    """How many of the ``bounds``, sorted numbers, are less than x, to the ``right`` no greater; all for NaN.
+
+    Each is compared with each.
+    """
     if sorter is not None:
         raise Unsupported("with a sorter")
     bounds, x = together(s, bounds, x)
     shape, above = x.shape, "greater" if right or side == "right" else "greater_equal"
     if len(bounds.shape) > 1:
         bounds = reshape(s, bounds, (*bounds.shape[:-1], 1, bounds.shape[-1]), last=False)
+    sizes = (*shape, bounds.shape[-1])
+    if all(isinstance(d, int) for d in sizes) and math.prod(sizes) > MOST:
+        raise Unsupported(f"{math.prod(shape)} values among {sizes[-1]} bounds")
     each = reshape(s, x, (*shape, 1), last=False)
     passed = converted(s, inner(s, "not", inner(s, above, bounds, each)), "int32" if out_int32 else "int64")
     return s.emit("sum", passed, axes=(len(shape),), keepdim=False)
