@@ -22,6 +22,7 @@ CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in pl
 #: A large layer has this part of all parameters. Of more than so many, none is taken: no call is to prepare
 #: hundreds of layers.
 SHARE, MOST = 128, 32
+DEPTH = 4  # of containers that are looked into
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
@@ -149,7 +150,9 @@ def _bound(module: Module, least: int) -> int:
 
 
 def _sees_others(layer: Module) -> bool:
-    """Whether a module that ``layer`` does not hold can be reached from it: it may read what that notes."""
+    """Whether a module that ``layer`` does not hold, or an object in a container, can be reached from it: the
+    layer may read what others note there, which `Watch` does not follow.
+    """
     own = set(map(id, layer.modules()))
 
     def reaches(value: Any, depth: int) -> bool:
@@ -170,9 +173,11 @@ def _sees_others(layer: Module) -> bool:
             inner += [value.__self__, value.__func__]
         elif isinstance(value, types.FunctionType):
             inner += [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+        elif depth < DEPTH and isinstance(getattr(value, "__dict__", None), dict):
+            return not isinstance(value, (type, types.ModuleType, torch.Tensor))
         return any(reaches(x, depth - 1) for x in inner)
 
-    return any(reaches(value, 4) for m in layer.modules() for k, value in vars(m).items() if k != CALL)
+    return any(reaches(value, DEPTH) for m in layer.modules() for k, value in vars(m).items() if k != CALL)
 
 
 def _filled(cell: Any) -> bool:

@@ -214,7 +214,14 @@ class Kinds:
             else:
                 made = family.blueprint(self.module, arguments, self.name, free_batch, supported)
         if made is None:
-            made = draw(capture(self.module, arguments, self.name, free_batch, grows), self.name, supported)
+            captured = capture(self.module, arguments, self.name, free_batch, grows)
+            try:
+                made = draw(captured, self.name, supported)
+            except Exception as e:  # a builder asks for a size that values say
+                known = capture_of_values(self.module, arguments, self.name) if enquires(e) else None
+                if known is None:
+                    raise
+                return draw(known, self.name, supported)
         if not decided and made.torch_share > MUCH and sizes_of_values(made.capture.graph.program):
             with suppress(BsliteError):
                 known = capture_of_values(self.module, arguments, self.name)

@@ -13,6 +13,7 @@ from support.dropin_models import Net, agree, images, near, nn, said, torch, wra
 import bslite
 from bslite.dropin import inside, kinds
 from bslite.dropin.runner import CALLS
+from bslite.dropin.wrapper import refresh
 from bslite.errors import UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*runs in torch")
@@ -341,3 +342,32 @@ def test_layers_that_torch_runs_are_let_alone() -> None:
     for _ in range(CALLS + 1):
         agree(fast, net, torch.randn(2, 6))
     assert [path for path, _ in bslite.report(fast).inside] == ["second"]
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace.* is deprecated")
+def test_layers_are_forgotten_and_scripted_or_shared_ones_left(net: Any) -> None:
+    class Gives(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return (x[:, :4], super().forward(x))
+
+    class Writes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = Gives(8, 8), torch.jit.trace(nn.Linear(8, 8), torch.randn(2, 8))
+
+        def forward(self, x: Any) -> Any:
+            x = x + float(x[0, 0])
+            part, made = self.first(x)
+            part += 1
+            return self.second(made + x)
+
+    writes = Writes().eval()
+    fast = wrapped(writes, quiet=False)
+    for _ in range(2):
+        agree(fast, writes, torch.randn(3, 8))
+    assert paths(fast) == []
+    fast = wrapped(net, quiet=False)
+    said(fast, images())
+    assert paths(fast)
+    refresh(fast)
+    assert not bslite.report(fast).inside

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from support.dropin_models import agree, by_bslite, nn, said, torch, wrapped
+from support.dropin_models import agree, by_bslite, near, nn, said, torch, wrapped
 
 import bslite
-from bslite.dropin import reasons
+from bslite.dropin import capture, reasons
 from bslite.dropin.kinds import MAX_TRACES
 from bslite.dropin.runner import runner_of
 from bslite.errors import UnsupportedError
@@ -84,6 +84,57 @@ def test_whatever_way_a_size_is_computed(lengths: Any) -> None:
     fast = wrapped(net)
     for given in ((2, 3, 4), (4, 3, 2), (2, 4, 3), (2, 3, 4)):
         agree(fast, net, *call(*given))
+    by_bslite(fast)
+
+
+class Buffers(Windows):
+    """Writes into what it makes, looks numbers up, and gives back what it was given."""
+
+    def forward(self, x: Any, lengths: Any, ids: Any) -> Any:
+        made = torch.zeros(x.shape)
+        made[:] = super().forward(x, lengths, torch.arange(8, -1, -1)[ids])
+        return made.relu(), lengths
+
+
+def test_what_is_written_to_is_not_followed_and_what_is_looked_up_does_not_decide() -> None:
+    net = Buffers().eval()
+    fast = wrapped(net)
+    given = call(2, 3, 4)
+    agree(fast, net, *given)
+    agree(fast, net, *call(2, 3, 4))
+    assert fast(*given)[1] is given[1]
+    assert {k.blueprint.capture.decided for k in runner_of(fast).kinds.made.values()} == {(1,)}
+    by_bslite(fast)
+
+
+def test_only_few_numbers_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "FEW", 2)
+    net = Windows().eval()
+    fast = wrapped(net, quiet=False)
+    agree(fast, net, *call(2, 5))
+    by_bslite(fast)
+    assert "cannot trace" in said(fast, *call(2, 3, 4))[0]
+
+
+@pytest.mark.filterwarnings("ignore:.*runs in torch")
+def test_what_decides_may_come_in_another_form() -> None:
+    net = Windows(lambda x: x.to_dense().tolist()).eval()
+    fast = wrapped(net, quiet=False)
+    x, lengths, ids = call(2, 3)
+    for given in (lengths, lengths.to_sparse(), lengths):
+        fast(x, given, ids)
+    near(fast(x, lengths, ids), net(x, lengths, ids))
+
+
+def test_a_run_between_values_is_no_fault() -> None:
+    class Cuts(Windows):
+        def forward(self, x: Any, lengths: Any, ids: Any) -> Any:
+            return self.fc(x[lengths[0] : lengths[0] + lengths[1]])
+
+    net = Cuts().eval()
+    fast = wrapped(net)
+    for given in ((2, 3), (1, 4), (2, 3)):
+        near(fast(*(args := call(*given))), net(*args))
     by_bslite(fast)
 
 

@@ -211,6 +211,16 @@ def test_a_pool_that_says_where_its_results_came_from(how: dict[str, Any], order
     assert made.pieces[0].startswith("NumPy: node")
 
 
+@pytest.mark.parametrize("op", ["ArgMax", "ArgMin"])
+def test_the_extreme_of_integers(op: str) -> None:
+    numbers = (noise(4, 7, 5) * 3).astype(np.int32)
+    for dtype in (np.int32, np.int64):
+        feed = {"x": numbers.astype(dtype)}
+        for last in (0, 1):
+            made = both(op, feed, domain="", axis=1, keepdims=last, select_last_index=last)
+            assert made.pieces == ["engine: 1 nodes"]
+
+
 def test_statistics_of_a_batch() -> None:
     feed = {"x": noise(6, 3, 4), "s": noise(3), "b": noise(3), "m": noise(3), "v": np.abs(noise(3))}
     both("BatchNormalization", feed, 3, domain="", training_mode=1, momentum=0.8)

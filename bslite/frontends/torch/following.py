@@ -78,16 +78,23 @@ class Following:
         return any(_memory(x) in self._own for x in _tensors(values))
 
     def _places(self, index: Any) -> Any:
-        """``index`` with the places where followed conditions hold: how many there are is then known."""
+        """``index`` with the places where followed conditions hold, so that it is known how many there are,
+        and with numbers as the ends of runs.
+        """
         torch = load_torch()
         single = not isinstance(index, tuple)
         made: list[Any] = []
         for x in (index,) if single else index:
             if id(x) in self._followed and x.dtype == torch.bool and x.ndim:
                 made += self.call(torch.Tensor.nonzero, (x,), {"as_tuple": True})
+            elif isinstance(x, slice):
+                made.append(slice(*map(self._number, (x.start, x.stop, x.step))))
             else:
                 made.append(x)
         return made[0] if single and len(made) == 1 else tuple(made)
+
+    def _number(self, x: Any) -> Any:
+        return self.call(load_torch().Tensor.item, (x,), {}) if id(x) in self._followed else x
 
     def own(self, x: Any, args: Sequence[Any]) -> Any:
         """A result of the forward; of a followed tensor a copy, made at each run of the trace. ``args``: the

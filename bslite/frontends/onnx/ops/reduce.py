@@ -84,9 +84,12 @@ def reduced(s: Site, x: Operand, axes: Sequence[int] | None, keepdims: bool) -> 
 
 @onnx_op("ArgMax", "ArgMin")
 def arg_extreme(s: Site, x: Operand, *, axis: int, keepdims: int, select_last_index: int = 0) -> Operand:
-    return s.emit(
-        s.op_type.lower(), x, axis=axis_of(axis, x.rank), keepdim=bool(keepdims), last=bool(select_last_index)
-    )
+    """Of integers: where 1 is, of the numbers that are the extreme."""
+    op, axis = s.op_type.lower(), axis_of(axis, x.rank)
+    if isinstance(x, Value) and x.dtype != "float32":
+        extreme = s.inner(f"a{op[3:]}", x, axes=(axis,), keepdim=True)
+        x, op = s.inner("cast", s.inner("equal", x, extreme), to="float32"), "argmax"
+    return s.emit(op, x, axis=axis, keepdim=bool(keepdims), last=bool(select_last_index))
 
 
 @onnx_op("CumSum", "CumProd")
