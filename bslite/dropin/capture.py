@@ -304,7 +304,7 @@ def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
                 yield from within(item, depth - 1)
 
     for m in module.modules():
-        for value in vars(m).values():
+        for value in vars(m).copy().values():
             yield from within(value, 3)
 
 

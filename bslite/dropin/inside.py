@@ -23,12 +23,13 @@ CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in pl
 #: hundreds of layers.
 SHARE, MOST = 128, 32
 DEPTH = 4  # of containers that are looked into
+AGAIN = 32  # forwards without a layer that torch runs, before it is tried again
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 class Inside:
-    """Runs a module's forward, calls of its large layers by what ``make(layer, least)`` gives: a function of
-    positional and keyword arguments, with an ``idle()`` that says whether it is of no use; or None.
+    """Runs a module's forward, calls of its large layers by what ``make(layer, least)`` gives: a `Runner`, or
+    None.
     """
 
     def __init__(self, module: Module, make: Callable[[Module, int], Any], least: int = 0) -> None:
@@ -36,7 +37,7 @@ class Inside:
         self._module, self._make, self._least = module, make, least
         self._large = 0  # the parameters of a layer that is taken; 0: not known yet
         self._made: dict[int, tuple[Module, Stand | None]] = {}  # by the id of a layer
-        self._lock, self._here, self._running = threading.RLock(), threading.local(), 0
+        self._lock, self._here = threading.RLock(), threading.local()
 
     def forget(self) -> None:
         """Drop all that was made."""
@@ -45,21 +46,23 @@ class Inside:
 
     def layers(self) -> dict[str, Any]:
         """What runs large layers, by their paths."""
-        return {path: stand.run for path, stand in self._stands().items()}
+        return {path: stand.run for path, stand in self._stands() if not stand.run.idle()}
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def stands(self) -> "list[Stand]":
+        """Those that take part in the forward that comes next."""
+        return [stand for _, stand in self._stands() if stand.wanted()]
+
+    def call(self, stands: "list[Stand]", args: Any, kwargs: Any) -> Any:
         """The module's forward."""
-        with self._lock:
-            stands = list(self._stands().values())
-            for stand in stands:
-                stand.enter()
+        with _installing:
+            entered = [stand for stand in stands if stand.enter()]
         self._here.depth = self.depth + 1
         try:
             return self._module.forward(*args, **kwargs)
         finally:
             self._here.depth -= 1
-            with self._lock:
-                for stand in stands:
+            with _installing:
+                for stand in entered:
                     stand.leave()
 
     @property
@@ -67,26 +70,24 @@ class Inside:
         """How many forwards of the module this thread is in."""
         return getattr(self._here, "depth", 0)
 
-    def _stands(self) -> "dict[str, Stand]":
+    def _stands(self) -> "list[tuple[str, Stand]]":
         with self._lock:
             held, self._made = self._made, {}
-            found: dict[str, Stand] = {}
+            found = []
             for path, layer in _layers(self._module):
                 if id(layer) not in self._made:
                     known = held.get(id(layer))
                     self._made[id(layer)] = layer, known[1] if known is not None else self._new(layer)
                 stand = self._made[id(layer)][1]
-                if stand is not None and stand.run.idle():
-                    stand = None
-                    self._made[id(layer)] = layer, None
                 if stand is not None:
-                    found[path] = stand
+                    found.append((path, stand))
             return found
 
     def _new(self, layer: Module) -> "Stand | None":
         self._least = self._least or max(1, _size(self._module) // SHARE)
         self._large = self._large or _bound(self._module, self._least)
-        if _size(layer) < self._large or _sees_others(layer):
+        own = type(layer)._call_impl is not Module._call_impl
+        if own or _size(layer) < self._large or _sees_others(layer):
             return None
         run = self._make(layer, self._least)
         return None if run is None else Stand(self, layer, run)
@@ -97,25 +98,55 @@ class Stand:
 
     def __init__(self, inside: Inside, layer: Module, run: Any) -> None:
         self.inside, self.layer, self.run = inside, layer, run
-        self._entered = 0
+        self._entered = self._skipped = 0
+        self._training = layer.training
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         held = vars(self.layer)
-        if not self.inside.depth or any(held.get(h) for h in HOOKS) or _any_global_hook() or _checkpoints():
+        looked_at = "_call_impl" in held or any(held.get(h) for h in HOOKS) or _any_global_hook()
+        if not self.inside.depth or looked_at or _checkpoints():
             return self.layer._call_impl(*args, **kwargs)  # another thread's call, or one that others look at
         return self.run(args, kwargs)
 
-    def enter(self) -> None:
+    def __deepcopy__(self, memo: Any) -> None:
+        """A copy of the layer is not called from here."""
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+    def wanted(self) -> bool:
+        """Whether to take part. If torch runs the layer anyway, it is tried ever more seldom.
+
+        In the other mode it is tried anew.
+        """
+        if self._training != self.layer.training:
+            self._training, self._skipped = self.layer.training, 0
+            self.run.again()
+        if not self.run.idle():
+            return True
+        self._skipped += 1
+        if self._skipped < AGAIN or self._skipped & (self._skipped - 1):
+            return False
+        self.run.again()
+        return True
+
+    def enter(self) -> bool:
         """A forward begins. A layer that is compiled, or that another forward has taken, is let alone."""
-        if self._entered or vars(self.layer).get(CALL) is None:
-            vars(self.layer)[CALL] = self
-            self._entered += 1
+        held = vars(self.layer)
+        if held.get(CALL) is None:
+            held[CALL] = self
+        free = held[CALL] is self
+        self._entered += free
+        return free
 
     def leave(self) -> None:
-        """A forward ends."""
-        self._entered = max(0, self._entered - 1)
+        """A forward ends that has entered."""
+        self._entered -= 1
         if not self._entered and vars(self.layer).get(CALL) is self:
             del vars(self.layer)[CALL]
+
+
+_installing = threading.Lock()
 
 
 def _any_global_hook() -> bool:
@@ -182,7 +213,9 @@ def _sees_others(layer: Module) -> bool:
             return not isinstance(value, (type, types.ModuleType, torch.Tensor))
         return any(reaches(x, depth - 1) for x in inner)
 
-    return any(reaches(value, DEPTH) for m in layer.modules() for k, value in vars(m).items() if k != CALL)
+    return any(
+        reaches(value, DEPTH) for m in layer.modules() for k, value in vars(m).copy().items() if k != CALL
+    )
 
 
 def _filled(cell: Any) -> bool:

@@ -53,7 +53,7 @@ class Runner:
         self._voice = Voice(options.fallback)
         self.kinds = Kinds(module, self.name, options, self._voice, self._forgotten)
         self.in_torch: dict[str, int] = {}  # why calls ran in torch -> how many
-        self.ran = 0  # calls that bslite ran
+        self._lately = [0, 0]  # calls that torch ran, and bslite, since `again`
         self.rebuilt = 0  # times the weights were packed anew
         self._state: State | None = None
         self._lock = threading.RLock()
@@ -145,14 +145,17 @@ class Runner:
             why, loud = f"in training, {found.reason}", found.reason != reasons.SLOWER
             inner = found.inner and self.options.memory is None  # which would be each layer's
             return self._run_torch(InTorch(why, loud, inner=inner), args, kwargs)
-        self.ran += 1
+        self._lately[1] += 1
         return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
 
     def idle(self) -> bool:
         """Whether torch runs most calls, with nothing of bslite's inside."""
-        calls = sum(self.in_torch.values())
-        few = calls >= CALLS and calls > CALLS * self.ran
-        return few and not self.inside.layers()
+        theirs, ours = self._lately
+        return theirs >= CALLS and theirs > CALLS * ours and not self.inside.layers()
+
+    def again(self) -> None:
+        """Count such calls anew."""
+        self._lately = [0, 0]
 
     def _layer(self, layer: torch.nn.Module, least: int) -> "Runner | None":
         """What runs a layer of a module that does not run as a whole; None: torch does."""
@@ -168,7 +171,7 @@ class Runner:
             return self._run_torch(run, args, kwargs)
         try:
             made = run(tensors, objects)
-            self.ran += 1
+            self._lately[1] += 1
             return made
         except BsliteError as e:  # such as an index out of range, for which torch raises its own error
             return self._run_torch(InTorch(str(e)), args, kwargs)
@@ -188,19 +191,23 @@ class Runner:
             return [m.spec for e in made for m in e.models]
 
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        inside = self.inside if why.inner and self.inside.layers() else None
-        forward = self.module.forward if inside is None else inside.forward
-        if why.fault:
-            made = forward(*args, **kwargs)  # what torch refuses as well is no fault of bslite's
-            self._say(why, inside)
-            return made
-        self._say(why, inside)
-        return forward(*args, **kwargs)
+        stands = self.inside.stands() if why.inner else []
 
-    def _say(self, why: InTorch, inside: Inside | None) -> None:
+        def forward() -> Any:
+            return self.inside.call(stands, args, kwargs) if stands else self.module.forward(*args, **kwargs)
+
+        if why.fault:
+            made = forward()  # what torch refuses as well is no fault of bslite's
+            self._say(why, bool(stands))
+            return made
+        self._say(why, bool(stands))
+        return forward()
+
+    def _say(self, why: InTorch, inside: bool) -> None:
         self.in_torch[why.reason] = self.in_torch.get(why.reason, 0) + 1
+        self._lately[0] += 1
         if why.loud:
-            layers = "" if inside is None else " but for its large layers, which bslite tries one by one"
+            layers = " but for its large layers, which bslite tries one by one" if inside else ""
             self._voice.say(f"model {self.name!r} runs in torch{layers}: {why.reason}")
 
     def _current(self) -> State:

@@ -236,7 +236,7 @@ def _without_mode(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The attributes of modules, but for the mode, of which each has traces of its own, and what stands for a
     call while an outer forward runs.
     """
-    return [{k: v for k, v in own.items() if k not in ("training", CALL)} for own in attributes]
+    return [{k: v for k, v in own.copy().items() if k not in ("training", CALL)} for own in attributes]
 
 
 def _followed(part: Part) -> list[bool]:

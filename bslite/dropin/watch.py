@@ -117,12 +117,14 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
 def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
     """The present attributes of each module. Those that torch itself keeps on a module are not copied."""
     own = vars(torch.nn.Module()).keys()
-    return [{k: v if k in own else copied(v, 3) for k, v in vars(m).items()} for m in modules]
+    return [{k: v if k in own else copied(v, 3) for k, v in vars(m).copy().items()} for m in modules]
 
 
 def _calls_apart(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Attributes without what stands for a call while an outer forward runs."""
-    return [{k: v for k, v in own.items() if k != CALL or not isinstance(v, Stand)} for own in attributes]
+    return [
+        {k: v for k, v in own.copy().items() if k != CALL or not isinstance(v, Stand)} for own in attributes
+    ]
 
 
 def _words(tensor: torch.Tensor) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.dropin_models import Net, agree, images, near, nn, said, torch, wrapped
+from torch.utils.checkpoint import checkpoint
 
 import bslite
 from bslite.dropin import inside, kinds
@@ -371,3 +372,73 @@ def test_layers_are_forgotten_and_scripted_or_shared_ones_left(net: Any) -> None
     assert paths(fast)
     refresh(fast)
     assert not bslite.report(fast).inside
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpoints_run_by_torch(reentrant: bool) -> None:
+    class Checkpoints(Detector):
+        def forward(self, x: Any) -> Any:
+            rows = checkpoint(self.backbone, x, use_reentrant=reentrant).flatten(2).transpose(1, 2)
+            return self.heads[0](rows) * float(rows.sum() > 0)
+
+    torch.manual_seed(0)
+    ours, theirs = Checkpoints().train(), Checkpoints().train()
+    theirs.load_state_dict(ours.state_dict())
+    fast = bslite.optimize(ours, tune=False, fallback="silent")
+    with torch.enable_grad():
+        for _ in range(2):
+            x = images(3).requires_grad_()
+            for net in (fast, theirs):
+                net.zero_grad()
+                net(x).square().sum().backward()
+            for name in ("backbone.0.weight", "heads.0.weight"):
+                near(ours.get_parameter(name).grad, theirs.get_parameter(name).grad)
+
+
+class Doubles(nn.Linear):
+    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+        return super()._call_impl(*args, **kwargs) * 2
+
+
+def test_layers_with_a_call_of_their_own() -> None:
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second, self.third = Doubles(6, 6), nn.Linear(6, 6), nn.Linear(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            x = self.third(self.second(self.first(x)))
+            return x * (2 if float(x[0, 0]) > 0 else 3)
+
+    net = Outer().eval()
+    fast = wrapped(net, quiet=False)
+    agree(fast, net, torch.randn(2, 6))
+    compiled = net.second._compiled_call_impl = lambda x: nn.Linear.forward(net.second, x) + 1
+    net.third._call_impl = lambda x: nn.Linear.forward(net.third, x) - 1
+    for _ in range(3):
+        agree(fast, net, torch.randn(2, 6))
+    assert net.second._compiled_call_impl is compiled
+    assert "first" not in dict(bslite.report(fast).inside)
+
+
+def test_a_layer_is_tried_again() -> None:
+    class Moody(nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) * (1 if not self.training or float(x.sum()) > 0 else 2)
+
+    class Outer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = Moody(6, 6)
+
+        def forward(self, x: Any) -> Any:
+            return self.first(x) + float(x[0, 0])
+
+    net = Outer().train()
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    for _ in range(CALLS + 2):
+        near(fast(torch.ones(2, 6)), net(torch.ones(2, 6)))
+    net.eval()
+    for _ in range(2):
+        agree(fast, net, torch.randn(2, 6))
+    assert "first" in [path for path, own in bslite.report(fast).inside if own.kinds]

@@ -138,6 +138,23 @@ def test_a_run_between_values_is_no_fault() -> None:
     by_bslite(fast)
 
 
+def test_a_constant_is_what_it_was_when_it_was_read() -> None:
+    class Counts(Windows):
+        def forward(self, x: Any, lengths: Any, ids: Any) -> Any:
+            count = lengths + 0
+            made = []
+            for _ in range(count.tolist()[0]):
+                made.append(100 * self.fc(x) + count.sum())
+                count[:1] += 1
+            return torch.stack(made), 100 * self.fc(x)[:, count.tolist()[0] - 1]
+
+    net = Counts().eval()
+    fast = wrapped(net)
+    for given in ((2, 3), (3, 2), (2, 3)):
+        agree(fast, net, *call(*given))
+    by_bslite(fast)
+
+
 def test_later_values_are_traced_when_they_come_again() -> None:
     net = Windows().eval()
     fast = wrapped(net, quiet=False)

@@ -1,6 +1,7 @@
 """From an eager module to a graph of aten operations: ``torch.export`` with sizes left free."""
 
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 MAX_QUESTIONS = 16
 MAX_REASON = 300  # characters
+_one_at_a_time = threading.RLock()  # torch's exporter is not made for several threads
 
 
 @dataclass(frozen=True)
@@ -265,7 +267,13 @@ def trace(
     """
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
-    with quiet(), torch.set_grad_enabled(gradients), packing(module), transformers(module, fast):
+    with (
+        _one_at_a_time,
+        quiet(),
+        torch.set_grad_enabled(gradients),
+        packing(module),
+        transformers(module, fast),
+    ):
 
         def exported() -> Any:
             return torch.export.export(module, args, kwargs or None, dynamic_shapes=dynamic, strict=False)
@@ -333,7 +341,7 @@ def functional(
     """The same program without in-place operations. No layer is decomposed, or with ``decomposed`` those that
     have no builder.
     """
-    with quiet(), load_torch().no_grad():
+    with _one_at_a_time, quiet(), load_torch().no_grad():
         return program.run_decompositions(dict(table()) if decomposed else {})
 
 

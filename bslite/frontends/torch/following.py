@@ -96,6 +96,12 @@ class Following:
     def _number(self, x: Any) -> Any:
         return self.call(load_torch().Tensor.item, (x,), {}) if id(x) in self._followed else x
 
+    def _as_constants(self, values: Any) -> Any:
+        """``values`` with copies of followed tensors."""
+        torch = load_torch()
+        with torch.utils._python_dispatch._disable_current_modes():
+            return torch.utils._pytree.tree_map(lambda x: x.clone() if id(x) in self._followed else x, values)
+
     def own(self, x: Any, args: Sequence[Any]) -> Any:
         """A result of the forward; of a followed tensor a copy, made at each run of the trace. ``args``: the
         forward's own.
@@ -126,6 +132,10 @@ class Following:
             written = [args[0] if args and _writes(name) else None, kwargs.get("out")]
             if any(id(x) in self._followed for x in _tensors(written)):
                 raise NotImplementedError("a traced value is written into a tensor that is followed")
+            if any(known) and name not in SAID - {
+                "__setitem__"
+            }:  # as it is now: the forward may write to it later
+                args, kwargs = self._as_constants((args, kwargs))
             return function(*args, **kwargs)
         with torch.utils._python_dispatch._disable_current_modes(), _asked(self):
             made = function(*args, **kwargs)
