@@ -254,7 +254,9 @@ class Traced:
             return tuple(self.results.leaves)
 
         scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        twin_class = type(kind.__name__, (kind,), scope)
+        # torch.export goes through a GraphModule's graph, not through its forward.
+        base = torch.nn.Module if isinstance(shell, torch.fx.GraphModule) else kind
+        twin_class = type(kind.__name__, (base,), scope)
         self.twin: torch.nn.Module = object.__new__(twin_class)
         attributes = {k: v for k, v in vars(shell).items() if k != "forward"}
         object.__setattr__(self.twin, "__dict__", attributes)

@@ -280,3 +280,12 @@ def test_an_instance_with_a_forward_of_its_own() -> None:
     fast = wrapped(net)
     x = torch.randn(2, 12)
     assert torch.equal(fast(x), x + 1)
+
+
+def test_a_graph_module(net: Any) -> None:
+    """torch.export goes through its graph, which says nothing of the structure of results."""
+    graph = torch.fx.symbolic_trace(net)
+    fast = wrapped(graph)
+    for batch in (2, 3, 1):
+        agree(fast, net, images(batch))
+    by_bslite(fast)
