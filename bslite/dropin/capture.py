@@ -6,7 +6,7 @@ replaces parameters by stand-ins while it traces, and another thread may be usin
 
 import copy
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 
 from bslite.dropin import growing
 from bslite.dropin.inside import CALL
-from bslite.dropin.structure import Before, Returned, Structure
+from bslite.dropin.structure import Before, Returned, Structure, elements
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
@@ -300,9 +300,8 @@ def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     def within(value: Any, depth: int) -> Iterator[torch.Tensor]:
         if isinstance(value, torch.Tensor):
             yield value
-        elif isinstance(value, (list, tuple, set, dict)) and depth:
-            items: Iterable[Any] = value.values() if isinstance(value, dict) else value
-            for item in items:
+        elif depth:
+            for item in elements(value):
                 yield from within(item, depth - 1)
 
     for m in module.modules():

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from bslite.dropin.structure import elements
+
 Module = torch.nn.Module
 CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in place of its own call
 #: A large layer has this part of all parameters. Of more than so many, none is taken: no call is to prepare
@@ -196,12 +198,8 @@ def _sees_others(layer: Module) -> bool:
             return id(value) not in own
         if not depth:
             return False
-        inner: list[Any] = []
-        if isinstance(value, dict):
-            inner += value.values()
-        elif isinstance(value, (list, tuple, set, frozenset)):
-            inner += value
-        elif isinstance(value, weakref.ref):
+        inner = elements(value)
+        if isinstance(value, weakref.ref):
             inner.append(value())
         elif isinstance(value, functools.partial):
             inner += [value.func, *value.args, *value.keywords.values()]

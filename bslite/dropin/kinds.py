@@ -136,7 +136,7 @@ class Kinds:
         else:
             blueprint = self._draw(args, kwargs, tensors, found is free, grows, [i for i, _ in values])
         if isinstance(blueprint, InTorch):
-            if objects:  # a cache goes through all layers, at every token
+            if objects or kept:  # a cache goes through all layers, at every token
                 blueprint = replace(blueprint, inner=False)
             self._refused[alike] = met + 1, blueprint if blueprint.refused else None
         else:

@@ -248,10 +248,8 @@ class Runner:
         if why:
             return InTorch(why)
         with self._lock:
-            key = (
-                key[0],
-                self.kinds.values(args, kwargs, tensors),
-            )  # which another thread may have found out
+            # Another thread may have found out since that values matter.
+            key = (key[0], self.kinds.values(args, kwargs, tensors))
             if (known := state.calls.find(key)) is not None:
                 return known
             found, specialised = self._kind(args, kwargs, tensors, objects)

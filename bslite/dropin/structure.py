@@ -179,17 +179,20 @@ def _shell(value: Any, attributes: Iterable[str]) -> Any:
     return shell
 
 
+def elements(value: Any) -> list[Any]:
+    """What a container holds; nothing of anything else."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
+
+
 def _holds(value: Any, is_leaf: Callable[[Any], bool], depth: int = 6) -> bool:
     """Whether a leaf is reached from ``value`` by attributes, elements and slots."""
     if is_leaf(value):
         return True
     if not depth or isinstance(value, _CLOSED):
         return False
-    inner: list[Any] = []
-    if isinstance(value, dict):
-        inner += value.values()
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        inner += value
+    inner = elements(value)
     inner += getattr(value, "__dict__", {}).values()
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
