@@ -61,6 +61,19 @@ class Logcumsumexp(AlongAxis):
     attrs = (Attr("axis", a.integer()),)
     torch_name = "logcumsumexp"
 
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """``exp(x)`` times the sums, from the end, of ``g exp(-y)``, by their logarithms: g by its sign."""
+        (x,), y, axis = at.inputs, at.output, at.attrs["axis"]
+
+        def flipped(value: Value) -> Value:
+            return value.op("slice", axis=axis, start=-1, step=-1)
+
+        def sums(part: Value) -> Value:
+            logs = flipped(part.op("relu").op("log") - y)
+            return (flipped(logs.op("logcumsumexp", axis=axis)) + x).op("exp")
+
+        return {0: sums(grad) - sums(-grad)}
+
     samples = [
         Case("vector", [(37,)], attrs={"axis": 0}),
         Case("rows", [(3, 40)], attrs={"axis": -1}),

@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
@@ -289,6 +291,19 @@ class LocalResponseNorm(Op):
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap:
         return RowMap()
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """``g s^-b - 2 a b x W'(g x s^(-b - 1))``, s = k + a W(x^2), W the mean over the window."""
+        (x,), size, beta = at.inputs, at.attrs["size"], at.attrs["beta"]
+        c, shape = x.shape[1], x.shape
+        flat = (shape[0], c, math.prod(shape[2:]))
+        x, grad = x.reshape(*flat), grad.reshape(*flat)
+        apart = np.arange(c)[None] - np.arange(c)[:, None]
+        window = grad.tape.constant(((apart >= -(size // 2)) & (apart <= (size - 1) // 2)) / size)
+        s = window.matmul(x * x) * at.attrs["alpha"] + at.attrs["k"]
+        direct = grad * s.op("pow", -beta)
+        around = window.transposed().matmul(direct * x / s)
+        return {0: (direct - x * around * (2 * at.attrs["alpha"] * beta)).reshape(*shape)}
 
     samples = [
         case("one channel", (1, 1, 3, 3), size=5),

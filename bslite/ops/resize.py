@@ -8,6 +8,8 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.resampling import outside, places, taps, transposed
+from bslite.ops.values import Applied, Gradients, Value
 
 COORDINATES = (
     "half_pixel",
@@ -74,6 +76,16 @@ class Resize(Op):
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         return {"nearest": 0, "linear": 4, "cubic": 8}[attrs["mode"]] * len(attrs["axes"]) * math.prod(out)
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """The transpose, axis by axis."""
+        (x,) = at.inputs
+        for axis, place in places(x.shape, grad.shape, at.attrs).items():
+            table = taps(place, at.attrs)
+            for i in outside(place, at.attrs["coordinates"]) if at.attrs["roi"] else ():
+                table[i] = []
+            grad = transposed(grad, axis, table, x.shape[axis])
+        return {0: grad}
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return all(axis % ranks[0] for axis in attrs["axes"])

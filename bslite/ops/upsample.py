@@ -3,36 +3,23 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
+from bslite.ops.resampling import Taps, linear_taps, nearest_taps, transposed
 from bslite.ops.values import Applied, Gradients, Value
 
-Array = npt.NDArray[np.float64]
 
-
-def _weights(have: int, out: int, scale: float | None, mode: str, align_corners: bool) -> Array:
-    """How much of each input row ``[out, have]`` an output row takes; see `reference.upsample`."""
-    i, rows = np.arange(out), np.zeros((out, have))
-    ratio = 1 / scale if scale else have / out
-    if mode == "nearest":
-        ratio = have / out if out == 2 * have else ratio
-        source = np.floor(i.astype(np.float32) * np.float32(ratio)).astype(int).clip(max=have - 1)
-        rows[i, source] = 1
-        return rows
-    if align_corners:
-        position = i * ((have - 1) / (out - 1) if out > 1 else 0)
-    else:
-        position = np.maximum((i + 0.5) * ratio - 0.5, 0)
-    low = np.floor(position).astype(int).clip(max=have - 1)
-    high, fraction = (low + 1).clip(max=have - 1), np.clip(position - low, 0, 1)
-    rows[i, low] += 1 - fraction
-    rows[i, high] += fraction
-    return rows
+def tables(x: Shape, y: Shape, attrs: Attrs) -> list[Taps]:
+    """The taps of rows and of columns, by torch's rules."""
+    made: list[Taps] = []
+    for have, out, scale in zip(x[2:], y[2:], attrs["scale"] or (None, None), strict=True):
+        if attrs["mode"] == "nearest":
+            made.append(nearest_taps(have, out, scale))
+        else:
+            made.append(linear_taps(have, out, scale, attrs["align_corners"]))
+    return made
 
 
 class Upsample(Op):
@@ -74,14 +61,9 @@ class Upsample(Op):
         exact = attrs["scale"] is None or list(attrs["scale"]) == times
         if attrs["mode"] == "nearest" and all(times) and exact:
             return {0: grad.op("avg_pool2d", kernel=times) * float(math.prod(times))}
-        for axis in (2, 3):
-            have, out = x.shape[axis], grad.shape[axis]
-            if have != out:
-                scale = attrs["scale"][axis - 2] if attrs["scale"] else None
-                weights = grad.tape.constant(
-                    _weights(have, out, scale, attrs["mode"], attrs["align_corners"])
-                )
-                grad = grad.matmul(weights) if axis == 3 else weights.transposed().matmul(grad)
+        for axis, table in zip((2, 3), tables(x.shape, grad.shape, attrs), strict=True):
+            if x.shape[axis] != grad.shape[axis]:
+                grad = transposed(grad, axis, table, x.shape[axis])
         return {0: grad}
 
     samples = [

@@ -121,7 +121,7 @@ CASES: dict[tuple[int, ...], dict[str, tuple[Callable[..., Any], str]]] = {
         ),
         "one position replaced": (
             lambda x: assigned(x, (slice(None), -2), x[:, 0] * 2),
-            "slice flatten mul slice flatten reshape slice slice concat",
+            "slice flatten mul reshape slice slice concat",
         ),
         "the first position replaced": (
             lambda x: x.select_scatter(x[:, :, 3], 2, 0),

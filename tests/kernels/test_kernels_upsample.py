@@ -15,8 +15,8 @@ from support.kernel_checks import CHANNELS, check_in_every_layout, ran
 from support.noise import noise
 
 from bslite import reference
+from bslite.ops.resampling import linear_taps, nearest_taps
 from bslite.plan.core.builder import Taps
-from bslite.plan.shared.resampling import linear_taps, nearest_taps
 
 SIZES = st.integers(1, 60)
 SCALES = (0.2, 0.3, 0.5, 0.7, 1.0, 1.1, 1.3, 1.5, 2.0, 2.3, 3.0, 3.7, 4.0)

@@ -316,7 +316,7 @@ ATTENTION = [
     ),
     fn(
         "a slice assigned", lambda x: assigned(x), IMAGE,
-        "tanh slice slice slice slice slice slice concat slice slice concat",
+        "tanh slice slice slice slice concat slice slice concat",
     ),
 ]  # fmt: skip
 MODULES_OF_ATTENTION = {

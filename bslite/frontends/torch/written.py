@@ -6,13 +6,17 @@ operations in place.
 """
 
 import math
+import operator
+from copy import copy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import draws, is_getitem, memory, writes
+from bslite.frontends.torch.graph import draws, is_getitem, memory, transforms, writes
 from bslite.frontends.torch.put import put
+from bslite.frontends.torch.values import dims
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -29,6 +33,41 @@ def write_values(graph: Any, name: str) -> None:
     """
     _Values(graph, name).write()
     graph.lint()
+
+
+def copied(program: Any) -> Any:
+    """``program``, a ``torch.export.ExportedProgram``, with values for its operations in place, or None where
+    that takes more than `write_values` does: torch, which traces all of it again to do so, has to.
+    """
+    torch, nodes = load_torch(), program.graph.nodes
+    given = {memory(n) for n in nodes if n.op == "placeholder"}
+    written = [memory(n.args[0] if n.args else n) for n in nodes if writes(n)]
+    if not written or not given.isdisjoint(written):
+        return None
+    if any(transforms(n) or n.op == "get_attr" for n in nodes):
+        return None
+    graph = torch.fx.Graph()
+    new: dict[Node, Node] = {}
+    for node in nodes:
+        made = new[node] = graph.node_copy(node, new.__getitem__)
+        made.name = node.name  # which a new graph would not give to an input called "input"
+        if operation(node) == "detach":  # or detach_, with no gradients to be kept from
+            made.target = torch.ops.aten.alias.default
+    try:
+        write_values(graph, "")
+    except UnsupportedError:
+        return None
+    results = torch.utils._pytree.tree_leaves(next(iter(reversed(graph.nodes))).args[0])
+    signature = copy(program.graph_signature)
+    signature.output_specs = [
+        replace(s, arg=replace(s.arg, name=made.name)) if hasattr(made, "name") else s
+        for s, made in zip(signature.output_specs, results, strict=True)
+    ]
+    return torch.export.ExportedProgram(
+        program.graph_module, graph, signature, program.state_dict, program.range_constraints,
+        program.module_call_graph, program.example_inputs, program.constants,
+        verifiers=program.verifiers,
+    )  # fmt: skip
 
 
 class _Values:
@@ -136,8 +175,12 @@ class _Values:
         if op == "zero" or (op == "fill" and not hasattr(args[0], "meta")):
             return made(aten.full_like.default, x, args[0] if args else 0)
         if op in ("copy", "fill"):
-            value = made(aten.expand.default, args[0], list(want.shape))
-            return made(aten.clone.default, made(aten.to.dtype, value, want.dtype))
+            value, have = args[0], args[0].meta["val"]
+            if dims(have) != dims(want):
+                value = made(aten.expand.default, value, self._sizes(x))
+            if have.dtype != want.dtype:
+                value = made(aten.to.dtype, value, want.dtype)
+            return made(aten.clone.default, value)
         twin = getattr(getattr(aten, op, None), node.target._overloadname, None)  # type: ignore[union-attr]
         if twin is None or twin._schema.is_mutable:
             raise self._cannot(node)
@@ -148,7 +191,6 @@ class _Values:
     def _put_back(self, view: "Node", whole: "Node", value: "Node") -> "Node":
         """``whole`` with ``value`` in the place of ``view``, which was taken from it."""
         aten, op, args = load_torch().ops.aten, operation(view), list[Any](view.args[1:])
-        shape = list(whole.meta["val"].shape)
         if value.meta["val"].dtype != whole.meta["val"].dtype:
             raise self._cannot(view)  # the bits of other numbers
 
@@ -159,21 +201,26 @@ class _Values:
             return made(aten.slice_scatter.default, whole, value, *args)
         if op == "narrow":
             axis, start, count = args
-            return made(aten.slice_scatter.default, whole, value, axis, start, start + count)
+            end = made(operator.add, start, count) if {type(start), type(count)} != {int} else start + count
+            return made(aten.slice_scatter.default, whole, value, axis, start, end)
         if op == "select":
-            axis, index = args[0] % len(shape), args[1] % shape[args[0]]
-            line = made(aten.unsqueeze.default, value, axis)
-            return made(aten.slice_scatter.default, whole, line, axis, index, index + 1)
+            return made(aten.select_scatter.default, whole, value, *args)
         if op in ("transpose", "t"):
             return made(view.target, value, *args)
         if op == "permute":
-            axes = [a % len(shape) for a in args[0]]
+            axes = [a % len(args[0]) for a in args[0]]
             return made(aten.permute.default, value, [axes.index(i) for i in range(len(axes))])
-        if op in RESHAPED and math.prod(value.meta["val"].shape) == math.prod(shape):
-            return made(aten.reshape.default, value, shape)
+        if op in RESHAPED and math.prod(dims(value.meta["val"])) == math.prod(dims(whole.meta["val"])):
+            return made(aten.reshape.default, value, self._sizes(whole))
         if op in SAME:
             return value
         raise self._cannot(view)
+
+    def _sizes(self, node: "Node") -> "list[int | Node]":
+        """The shape of ``node``; a free size is a node of its own."""
+        size = load_torch().ops.aten.sym_size.int
+        shape = enumerate(node.meta["val"].shape)
+        return [n if isinstance(n, int) else put(self.graph, node, size, node, i) for i, n in shape]
 
     def _cannot(self, node: "Node") -> UnsupportedError:
         return UnsupportedError(

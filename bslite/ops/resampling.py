@@ -6,7 +6,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bslite.plan.core.taps import Tap
+from bslite.ops.values import Value
+
+
+class Tap(NamedTuple):
+    """One input line and its weight."""
+
+    line: int
+    weight: float
+
+
+#: For each output line its taps, equally many.
+Taps = Sequence[Sequence[Tap]]
 
 
 class Axis(NamedTuple):
@@ -104,3 +115,26 @@ def linear_taps(have: int, out: int, scale: float | None, align_corners: bool) -
         part = min(max(position - low, 0.0), 1.0)
         found.append([Tap(low, 1 - part), Tap(min(low + 1, have - 1), part)])
     return found
+
+
+def places(x: Sequence[int], y: Sequence[int], attrs: Mapping[str, Any]) -> dict[int, Axis]:
+    """The axes that `resize` of shape ``x`` to ``y`` goes along, the one that shrinks most first."""
+    found = {}
+    for i, axis in enumerate(a % len(x) for a in attrs["axes"]):
+        scale = attrs["scales"][i] if attrs["scales"] else y[axis] / x[axis]
+        part = (attrs["roi"][i], attrs["roi"][i + len(attrs["axes"])]) if attrs["roi"] else (0.0, 1.0)
+        found[axis] = Axis(x[axis], y[axis], scale, *part)
+    return dict(sorted(found.items(), key=lambda item: item[1].out / item[1].have))
+
+
+def transposed(grad: Value, axis: int, table: Taps, have: int) -> Value:
+    """What each of ``have`` input lines gets back from the lines that it is part of: a product."""
+    rows = np.zeros((len(table), have))
+    for i, line in enumerate(table):
+        for tap in line:
+            rows[i, tap.line] += tap.weight
+    weights, last = grad.tape.constant(rows), len(grad.shape) - 1
+    if axis == last - 1:
+        return weights.transposed().matmul(grad)
+    order = [*range(axis), last, *range(axis + 1, last), axis] if axis < last else [*range(last + 1)]
+    return grad.permute(*order).matmul(weights).permute(*order)
