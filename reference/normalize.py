@@ -1,8 +1,10 @@
 """Normalisation layers at inference."""
 
+import math
+
 import numpy as np
 
-from bslite.reference.activation import sigmoid
+from bslite.reference.activation import erfc, sigmoid
 from bslite.reference.registry import Array, reference
 
 
@@ -151,6 +153,12 @@ def activation_grad(g: Array, x: Array, *, of: str) -> Array:
         return np.where((x > 0) & (x < 6), g, 0)
     if of == "hardswish":
         return np.where(x < -3, 0, np.where(x >= 3, g, g * (x / 3 + 0.5)))
+    if of == "gelu":
+        return g * (erfc(x * -math.sqrt(0.5)) / 2 + x * np.exp(-0.5 * np.square(x)) / math.sqrt(2 * math.pi))
+    if of == "gelu_tanh":
+        a, b = math.sqrt(8 / math.pi), 0.044715  # (1 + tanh(z / 2)) / 2 is the sigmoid of z
+        z = a * (x + b * x**3)
+        return g * (sigmoid(z) + x * sigmoid(z) * sigmoid(-z) * a * (1 + 3 * b * np.square(x)))
     assert of == "silu", of
     s = sigmoid(x)
     return g * (s * (1 + x * (1 - s)))

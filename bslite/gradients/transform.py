@@ -4,8 +4,9 @@ from collections.abc import Collection, Sequence
 
 from bslite.errors import SpecError, UnsupportedError
 from bslite.gradients.nested import nested
+from bslite.gradients.sums import Sums
 from bslite.gradients.tape import GraphTape, learnt, measured
-from bslite.ops.values import Applied, Value
+from bslite.ops.values import Applied
 from bslite.spec import ModelSpec
 
 
@@ -40,13 +41,15 @@ def gradient(
     tape = GraphTape(spec.name, spec.params)
     tape.follow(spec, known, reached)
     grads = _seeds(spec, tape, of, unit)
-    found: dict[str, Value] = {}
+    found = Sums(tape)
     lacking: list[str] = []
     for node in reversed(spec.nodes):
-        grad = grads.get(node.name)
-        if grad is None or node.name not in reached or spec.dtypes[node.name] != "float32":
+        if node.name not in reached or spec.dtypes[node.name] != "float32":
             continue
         tape.layer = f"d/{node.name}"
+        grad = grads.of(node.name)
+        if grad is None:
+            continue
         read = tuple(tape[i] for i in node.inputs)
         at = Applied(read, tape[node.name], node.params, node.attrs, tape.kept.get(node.name))
         try:
@@ -59,18 +62,17 @@ def gradient(
             if isinstance(place, str):
                 key = node.params.get(place)
                 if key in keys:
-                    found[key] = found[key] + value if key in found else value
+                    found.add(key, value)
             elif spec.dtypes[node.inputs[place]] == "float32":
-                name = node.inputs[place]
-                grads[name] = grads[name] + value if name in grads else value
+                grads.add(node.inputs[place], value)
     if lacking:
         raise UnsupportedError("; ".join(reversed(lacking)))
     tape.layer = "d"
     gradients = []
     for name in wanted:
-        has = found if name in keys else grads
+        total = (found if name in keys else grads).of(name)
         shape = sizes[name] if name in keys else known[name]
-        gradients.append(has[name] if name in has else tape.constant(0.0).expand(shape))
+        gradients.append(tape.constant(0.0).expand(shape) if total is None else total)
     labels = [*spec.labels, *(f"d/{name}" for name in wanted)]
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise SpecError(f"model {spec.name!r}: two outputs would be called {', '.join(sorted(twice))}")
@@ -115,9 +117,9 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
     return reached
 
 
-def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None, unit: bool) -> dict[str, Value]:
+def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None, unit: bool) -> Sums:
     """The gradients that come from behind: inputs, or 1 of a loss."""
-    seeds: dict[str, Value] = {}
+    seeds = Sums(tape)
     made = [(out, label) for out, label in zip(spec.outputs, spec.labels, strict=True)]
     floats = [(out, label) for out, label in made if tape[out].dtype == "float32"]
     if of is not None:
@@ -131,5 +133,5 @@ def _seeds(spec: ModelSpec, tape: GraphTape, of: Sequence[str] | None, unit: boo
         if not loss and f"d/{label}" in taken:
             raise SpecError(f"model {spec.name!r}: what would be the gradient of {label!r} is there already")
         seed = tape.constant(1.0) if loss else tape.input(f"d/{label}", shape)
-        seeds[out] = seeds[out] + seed if out in seeds else seed
+        seeds.add(out, seed)
     return seeds

@@ -21,10 +21,9 @@ class Activation(Op):
     slope: ClassVar["staticmethod[[Value, Value, Attrs], Value | float] | None"] = None
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
-        if (known := SLOPES.get(self.name)) and at.attrs.get("beta", 1.0) == 1.0:
-            return {
-                0: grad.op("activation_grad", at.output if known.by_value else at.inputs[0], of=self.name)
-            }
+        name = f"{self.name}_tanh" if at.attrs.get("approximate") == "tanh" else self.name
+        if (known := SLOPES.get(name)) and at.attrs.get("beta", 1.0) == 1.0:
+            return {0: grad.op("activation_grad", at.output if known.by_value else at.inputs[0], of=name)}
         if self.slope is None:
             return super().vjp(at, grad)
         slope = self.slope(at.inputs[0], at.output, at.attrs)
@@ -54,15 +53,6 @@ def _square(x: Value) -> Value:
 def _silu(x: Value, beta: float) -> Value:
     s = (x * beta).op("sigmoid")
     return s * (1.0 + x * beta * (1.0 - s))
-
-
-def _gelu(x: Value, approximate: str) -> Value:
-    if approximate == "none":
-        below = 0.5 * (1.0 + (x / math.sqrt(2)).op("erf"))
-        return below + x * (x * x * -0.5).op("exp") / math.sqrt(2 * math.pi)
-    a, b = math.sqrt(2 / math.pi), 0.044715
-    t = (a * x * (1.0 + b * x * x)).op("tanh")
-    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * (a * (1.0 + 3 * b * x * x))
 
 
 def _mish(x: Value) -> Value:
@@ -100,7 +90,6 @@ declare(
     cost=5,
     attrs=(Attr("approximate", a.choice("none", "tanh"), "none"),),
     variants=({}, {"approximate": "tanh"}),
-    slope=lambda x, y, a: _gelu(x, a["approximate"]),
 )
 declare(
     Activation,

@@ -10,7 +10,7 @@ from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.along import AlongAxis
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, case
-from bslite.ops.values import Applied, Gradients, Value
+from bslite.ops.values import Applied, Gradients, Piece, Value
 
 
 class Concat(AlongAxis):
@@ -259,16 +259,14 @@ class Slice(AlongAxis):
         places = range(*slice(at.attrs["start"], at.attrs["stop"], at.attrs["step"]).indices(shape[axis]))
         if places.step < 0:
             grad, places = grad.op("slice", axis=axis, start=-1, step=-1), places[::-1]
-        step, zeros = places.step if len(places) > 1 else 1, [0] * len(shape)
+        step = places.step if len(places) > 1 else 1
         if step > 1:  # zeros between: each as one of ``step``
             split = (*grad.shape[: axis + 1], 1, *grad.shape[axis + 1 :])
             after = [0] * len(split)
             after[axis + 1] = step - 1
             wide = grad.reshape(*split).padded([0] * len(split), after)
             grad = wide.reshape(*shape[:axis], len(places) * step, *shape[axis + 1 :])
-        before, after = list(zeros), list(zeros)
-        before[axis], after[axis] = places[0], shape[axis] - places[0] - grad.shape[axis]
-        return {0: grad.padded(before, after)}
+        return {0: Piece(grad, axis, places[0], shape[axis])}
 
     samples = [
         case("all of it", (2, 3), axis=1),

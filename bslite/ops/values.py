@@ -166,7 +166,28 @@ class Applied:
         return found if isinstance(found, Value) else self.output.tape.stored(found)
 
 
+@dataclass(frozen=True)
+class Piece:
+    """The gradient of an input from ``start`` along ``axis``, of which it has ``size``; the rest is zero."""
+
+    value: Value
+    axis: int
+    start: int
+    size: int
+
+    @property
+    def stop(self) -> int:
+        """Where it ends."""
+        return self.start + self.value.shape[self.axis]
+
+    def padded(self) -> Value:
+        """The gradient of all of the input."""
+        before, after = ([0] * len(self.value.shape) for _ in range(2))
+        before[self.axis], after[self.axis] = self.start, self.size - self.stop
+        return self.value.padded(before, after)
+
+
 #: A parameter of a node: a key of the graph's parameters, or a value.
 Param = Value | str
 #: A gradient of a node: by the place of an input or the role of a parameter. Others are zero.
-Gradients = Mapping["int | str", Value]
+Gradients = Mapping["int | str", "Value | Piece"]

@@ -15,7 +15,7 @@ INTEGERS = ("add", "sub", "mul", "maximum", "minimum", "floor_div", "remainder",
 #: Comparisons of two float32.
 ORDERS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 #: Activations whose gradients are functions of two float32, ``g * f'(x)``.
-SLOPES = ("relu", "relu6", "silu", "hardswish")
+SLOPES = ("relu", "relu6", "silu", "hardswish", "gelu", "gelu_tanh")
 #: Changes of dtype that change the cell.
 CASTS = ("float_to_int", "int_to_float", "float_to_bool", "int_to_bool")
 

@@ -90,7 +90,8 @@ def activation_grad(grad, x, *, of):  # type: ignore[no-untyped-def]
         return torch.where(x < -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))
     with torch.enable_grad():
         at = x if x.requires_grad else x.detach().requires_grad_()
-        (made,) = torch.autograd.grad(getattr(F, of)(at), at, grad, create_graph=x.requires_grad)
+        y = F.gelu(at, approximate="tanh") if of == "gelu_tanh" else getattr(F, of)(at)
+        (made,) = torch.autograd.grad(y, at, grad, create_graph=x.requires_grad)
     return made
 
 

@@ -160,7 +160,9 @@ def by_weight(deltas: Value, h: tuple[Value, int] | None, weight: Value) -> Valu
         return weight.tape.constant(0.0).expand(weight.shape)
     rows, first = h
     used = deltas.sliced(0, first, first + rows.shape[0])
-    return get("linear").vjp(Applied((rows,), used, {"weight": weight}, {}), used)["weight"]
+    made = get("linear").vjp(Applied((rows,), used, {"weight": weight}, {}), used)["weight"]
+    assert isinstance(made, Value)
+    return made
 
 
 class LstmSteps(Steps):

@@ -1,5 +1,6 @@
 """Gradients through activations, one op of two values, of which one pass takes both."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,11 +26,24 @@ def _bend_of_hardswish(x: Value) -> Value:
     return ((x >= -3.0) & (x <= 3.0)).where(x.tape.constant(1 / 3), 0.0)
 
 
+def _bend_of_gelu(x: Value) -> Value:
+    return (x * x * -0.5).op("exp") * (2.0 - x * x) / math.sqrt(2 * math.pi)
+
+
+def _bend_of_gelu_tanh(x: Value) -> Value:
+    a, b = math.sqrt(8 / math.pi), 0.044715  # gelu(x) = x s(z), s the sigmoid of z = a (x + b x^3)
+    s, dz = (a * x * (1.0 + b * x * x)).op("sigmoid"), a * (1.0 + 3 * b * x * x)
+    return s * (1.0 - s) * (2.0 * dz + x * dz * dz * (1.0 - 2.0 * s) + (6 * a * b) * x * x)
+
+
+#: By the activation's name, with what it approximates by, if it does.
 SLOPES: Mapping[str, Slope] = {
     "relu": Slope(by_value=True),
     "relu6": Slope(by_value=True),
     "silu": Slope(bend=_bend_of_silu),
     "hardswish": Slope(bend=_bend_of_hardswish),
+    "gelu": Slope(bend=_bend_of_gelu),
+    "gelu_tanh": Slope(bend=_bend_of_gelu_tanh),
 }
 
 

@@ -21,7 +21,7 @@ from bslite.plan.shared.elementwise import in_plain_order
 #: Cycles of a register of results, where they differ from four.
 CYCLES = {
     **dict.fromkeys(("copy", "affine", "add", "mul"), 2.0),
-    "silu_grad": 20.0,
+    "silu_grad": 20.0, "gelu_grad": 30.0, "gelu_tanh_grad": 25.0,
     "pow": 80.0, "div": 10.0, "fmod": 300.0, "remainder": 300.0, "atan2": 500.0, "logaddexp": 60.0,
     "float_to_int": 60.0,
     **{on_integers(name): 60.0 for name in INTEGERS},

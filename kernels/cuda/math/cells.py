@@ -10,7 +10,7 @@ import numpy as np
 
 from bslite.kernels.contracts import elementwise as contract
 from bslite.kernels.contracts.table import complete
-from bslite.kernels.cuda.math.functions import sigmoid
+from bslite.kernels.cuda.math.functions import erf, sigmoid
 from bslite.kernels.cuda.math.libm import (
     as_float,
     as_int,
@@ -79,6 +79,21 @@ def _hardswish_grad(g, x):
     return g if x >= f(3.0) else times(g, plus(quotient(x, f(3.0)), f(0.5)))
 
 
+@device_function
+def _gelu_grad(g, x):
+    half, density = f(0.5), exp(times(times(x, x), f(-0.5)))
+    below = times(half, plus(f(1.0), erf(times(x, f(0.7071067811865476)))))
+    return times(g, plus(below, times(times(x, density), f(0.3989422804014327))))
+
+
+@device_function
+def _gelu_tanh_grad(g, x):
+    square = times(x, x)
+    z = times(times(x, plus(f(1.0), times(square, f(0.044715)))), f(1.5957691216057308))
+    s, dz = sigmoid(z, f(0.0), f(0.0)), times(plus(f(1.0), times(square, f(0.134145))), f(1.5957691216057308))
+    return times(g, times(s, plus(f(1.0), times(times(x, minus(f(1.0), s)), dz))))
+
+
 #: The functions of two float32.
 FLOATS = {
     "add": plus,
@@ -97,6 +112,8 @@ FLOATS = {
     "relu6_grad": _relu6_grad,
     "silu_grad": _silu_grad,
     "hardswish_grad": _hardswish_grad,
+    "gelu_grad": _gelu_grad,
+    "gelu_tanh_grad": _gelu_tanh_grad,
 }
 
 
