@@ -1,7 +1,7 @@
 """What ops refuse: SpecError, and a message that names the op, what came and what was expected."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +11,7 @@ from bslite.errors import SpecError
 from bslite.ops import Shape
 from bslite.ops.activation import Activation
 from bslite.ops.core import declare
+from bslite.ops.values import Applied, Value
 
 IMAGE, VOLUME = (2, 6, 8, 7), (1, 6, 4, 5, 6)
 TURNED = {"weight": (6, 4, 3, 3)}
@@ -175,4 +176,4 @@ def test_a_function_without_a_derivative_says_so() -> None:
     flat = type("Flat", (Activation,), {})()
     flat.name = "flat"
     with pytest.raises(bslite.UnsupportedError, match="op 'flat' has no gradient"):
-        flat.vjp(None, None)
+        flat.vjp(Applied((), cast(Value, None), {}, {}), cast(Value, None))
