@@ -9,6 +9,8 @@ from support.noise import noise
 
 import bslite
 from bslite import reference
+from bslite.engines.cpu.detect import detect
+from bslite.plan import build_plan
 from bslite.spec import GraphBuilder, ModelSpec
 
 
@@ -63,3 +65,24 @@ def test_in_other_layouts() -> None:
     spec, taken = graph.build(twice, made), [noise(2, 6, 7, 18), noise(2, 15, 6, 7, seed=1)]
     for got, exact in zip(bslite.run(spec, taken), reference.run(spec, taken), strict=True):
         assert rel_l2(got, exact) < 1e-6
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("rows", "left", "right"), [(1000, 96, 33), (2051, 20, 70), (4096, 512, 64), (513, 1, 9), (300, 17, 1)]
+)
+def test_products_over_many_rows_read_both_as_they_lie(
+    rows: int, left: int, right: int, turned: bool
+) -> None:
+    """The gradient of a linear layer's weight: neither a copy nor panels, and the bits of any threads."""
+    graph = GraphBuilder("rows")
+    x, g = graph.input("x", (rows, left)), graph.input("g", (rows, right))
+    made = graph.add("matmul", "made", graph.add("permute", "t", x, order=(1, 0)), g)
+    spec = graph.build(graph.add("permute", "back", made, order=(1, 0)) if turned else made)
+    taken = [noise(rows, left), noise(rows, right, seed=1)]
+    one, two = (bslite.run(spec, taken, threads=t) for t in (1, 2))
+    assert one.tobytes() == two.tobytes()
+    assert rel_l2(one, reference.run(spec, taken)[0]) < 6e-7
+    made_by = [step.kernel for step in build_plan(spec, [x.shape for x in taken], detect(2)).steps]
+    assert made_by[0] == "weight_update"
+    assert "pack_panels" not in made_by

@@ -31,6 +31,7 @@ from bslite.plan.cpu.tiling import line_tiling, max_rows
 
 CHUNK = 256  # windows summed in registers: their gradients, a panel wide, stay in L1
 TOGETHER = 8  # taps beside one another that a depthwise tile sums
+ROWS = 8  # of two matrices, for each of the columns of the narrower one
 LINE = 64  # bytes of a line of cache
 ALIASED = 2048  # bytes: pixels at multiples of it share few sets of a cache
 THIN = 16  # channels of x that, with those of the taps beside them, are one run of rows
@@ -77,6 +78,27 @@ def lower_conv_grad_weight(b: CpuBuilder, layer: Layer) -> None:
         b.copy(total, _apart(home, groups))
 
     behind(b, finish)
+
+
+def summed_over_rows(b: CpuBuilder, x: View, g: View, y: View) -> bool:
+    """Append the steps of ``y = x^T g`` for rows ``[T, M]`` and ``[T, N]`` as they lie in memory: the
+    gradient of a filter of one tap. Return False, without a step, if a copy of one and panels of the other
+    are quicker.
+    """
+    rows, deep, columns = x.shape[0], x.shape[1], g.shape[1]
+    if b.around is not None or x.strides[1] != 1 or g.strides[1] != 1 or rows < ROWS * min(deep, columns):
+        return False
+    if deep < columns:  # the narrower matrix is the one that panels are made of
+        return summed_over_rows(b, g, x, View(y.buffer, y.offset, y.shape[::-1], y.strides[::-1]))
+    attrs = {"kernel": (1,), "stride": (1,), "dilation": (1,), "before": (0,)}
+    signals = [View(v.buffer, v.offset, (1, *v.shape[::-1]), (0, *v.strides[::-1])) for v in (x, g)]
+    window = updated_windows(attrs, *(s.shape for s in signals))
+    packs = 4 * x.strides[0] % ALIASED == 0
+    made = _update(b, volume(signals[0]), volume(signals[1]), window, 1, False, packs)
+    _, each, *_, padded = made.all.shape
+    total = b.reshaped(sum_of_parts(b, b.reshaped(made.all, (each, deep, padded))), (deep, padded))
+    b.copy(total.slice(1, 0, columns), y)
+    return True
 
 
 def _apart(view: View, groups: int) -> View:

@@ -10,6 +10,7 @@ from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous
 from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.ops.conv_weight import summed_over_rows
 from bslite.plan.cpu.packing import Matrices, pack
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.split import (
@@ -38,10 +39,17 @@ OUTER = 3  # axes around a matrix that the packing kernel walks
 def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
     """Lower ``[..., M, K] @ [..., K, N]``: batch axes become images of a conv with weights per image."""
     name_x, name_w = layer.node.inputs
-    x, w = b.read(name_x, inner=-1, exact=True), b.values[name_w]
+    x, w = b.values[name_x], b.values[name_w]
     shape = b.shapes[layer.name]
     batch = shape[:-2]
     y, home = b.writable(layer.name, len(shape) - 1)
+    if len(x.shape) == len(w.shape) == 2 and layer.activation is None:
+        turned = View(x.buffer, x.offset, x.shape[::-1], x.strides[::-1])
+        if summed_over_rows(b, turned, w, y):
+            if y is not home:
+                b.copy(y, home)
+            return
+    x = b.read(name_x, inner=-1, exact=True)
     x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
     if not _multiply(b, layer, x, w, y):
         x, w = copied(b, x), copied(b, w)
