@@ -69,20 +69,58 @@ def test_in_other_layouts() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(
-    ("rows", "left", "right"), [(1000, 96, 33), (2051, 20, 70), (4096, 512, 64), (513, 1, 9), (300, 17, 1)]
-)
-def test_products_over_many_rows_read_both_as_they_lie(
-    rows: int, left: int, right: int, turned: bool
-) -> None:
-    """The gradient of a linear layer's weight: neither a copy nor panels, and the bits of any threads."""
-    graph = GraphBuilder("rows")
-    x, g = graph.input("x", (rows, left)), graph.input("g", (rows, right))
-    made = graph.add("matmul", "made", graph.add("permute", "t", x, order=(1, 0)), g)
-    spec = graph.build(graph.add("permute", "back", made, order=(1, 0)) if turned else made)
-    taken = [noise(rows, left), noise(rows, right, seed=1)]
+    "sizes",
+    [
+        (1000, 96, 33), (2051, 20, 70), (4096, 512, 64), (513, 1, 9), (300, 17, 1), (5, 90, 90, 32),
+        (2, 3, 70, 20, 65), (3, 1500, 64, 64), (7, 16, 16, 16), (2, 600, 512, 3), (4, 2, 9, 1, 1),
+    ],
+)  # fmt: skip
+def test_products_of_rows_read_both_as_they_lie(sizes: tuple[int, ...], turned: bool) -> None:
+    """Gradients of weights of linear layers, of keys and values: neither a copy nor panels; the same bits
+    by any threads, alone or in a batch.
+    """
+    *batch, rows, left, right = sizes
+    spec = product_of_rows(batch, rows, left, right, turned)
+    taken = [noise(*batch, rows, left), noise(*batch, rows, right, seed=1)]
     one, two = (bslite.run(spec, taken, threads=t) for t in (1, 2))
     assert one.tobytes() == two.tobytes()
     assert rel_l2(one, reference.run(spec, taken)[0]) < 6e-7
     made_by = [step.kernel for step in build_plan(spec, [x.shape for x in taken], detect(2)).steps]
     assert made_by[0] == "weight_update"
     assert "pack_panels" not in made_by
+    if len(batch) == 1:
+        alone = product_of_rows([1], rows, left, right, turned)
+        first = bslite.run(alone, [x[:1] for x in taken])
+        assert first.tobytes() == one[:1].tobytes()
+
+
+def product_of_rows(batch: list[int], rows: int, left: int, right: int, turned: bool) -> ModelSpec:
+    """``x^T g``, or the transpose of that."""
+    graph, n = GraphBuilder("rows"), len(batch)
+    swapped = (*range(n), n + 1, n)
+    x, g = graph.input("x", (*batch, rows, left)), graph.input("g", (*batch, rows, right))
+    made = graph.add("matmul", "made", graph.add("permute", "t", x, order=swapped), g)
+    return graph.build(graph.add("permute", "back", made, order=swapped) if turned else made)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 20])
+def test_products_of_rows_in_any_batch(batch: int) -> None:
+    """Batch axes that do not merge, few and many, and an operand that all share: the bits of one alone."""
+
+    def spec(n: int) -> ModelSpec:
+        graph = GraphBuilder("heads")
+        s, q = graph.input("s", (n, 2, 700, 700)), graph.input("q", (n, 700, 2, 32))
+        heads = graph.add("permute", "heads", q, order=(0, 2, 1, 3))
+        turned = graph.add("permute", "turned", s, order=(0, 1, 3, 2))
+        own = graph.add("matmul", "own", turned, heads)
+        shared = graph.input("shared", (1, 1, 700, 40))
+        return graph.build(own, graph.add("matmul", "all", turned, shared))
+
+    s, q = noise(20, 2, 700, 700), noise(20, 700, 2, 32, seed=1)
+    shared = noise(1, 1, 700, 40, seed=2)
+    made = bslite.run(spec(batch), [s[:batch], q[:batch], shared])
+    alone = bslite.run(spec(1), [s[:1], q[:1], shared])
+    for got, one in zip(made, alone, strict=True):
+        assert got[:1].tobytes() == one.tobytes()
+    for got, exact in zip(made, reference.run(spec(batch), [s[:batch], q[:batch], shared]), strict=True):
+        assert rel_l2(got, exact) < 6e-7

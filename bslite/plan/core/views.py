@@ -148,3 +148,9 @@ def with_halo(view: View) -> View:
         before[-1] += top + bottom
         offset -= top * view.strides[-2]
     return View(view.buffer, offset, (*before, w + left + right), view.strides)
+
+
+def turned(view: View) -> View:
+    """The last two axes exchanged."""
+    rank = len(view.shape)
+    return view.permute([*range(rank - 2), rank - 1, rank - 2])

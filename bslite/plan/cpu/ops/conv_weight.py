@@ -19,7 +19,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.passes.families import UPDATES
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import View, size_of
+from bslite.plan.core.views import View, size_of, turned
 from bslite.plan.core.windows import Window, updated_windows, volume
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.ops.reduce import sum_of_parts
@@ -31,7 +31,6 @@ from bslite.plan.cpu.tiling import line_tiling, max_rows
 
 CHUNK = 256  # windows summed in registers: their gradients, a panel wide, stay in L1
 TOGETHER = 8  # taps beside one another that a depthwise tile sums
-ROWS = 8  # of two matrices, for each of the columns of the narrower one
 LINE = 64  # bytes of a line of cache
 ALIASED = 2048  # bytes: pixels at multiples of it share few sets of a cache
 THIN = 16  # channels of x that, with those of the taps beside them, are one run of rows
@@ -80,25 +79,26 @@ def lower_conv_grad_weight(b: CpuBuilder, layer: Layer) -> None:
     behind(b, finish)
 
 
-def summed_over_rows(b: CpuBuilder, x: View, g: View, y: View) -> bool:
+def summed_over_rows(b: CpuBuilder, x: View, g: View, y: View) -> None:
     """Append the steps of ``y = x^T g`` for rows ``[T, M]`` and ``[T, N]`` as they lie in memory: the
-    gradient of a filter of one tap. Return False, without a step, if a copy of one and panels of the other
-    are quicker.
+    gradient of a filter of one tap. With a batch axis in front, each product is one part; without, the rows
+    are cut into parts.
     """
-    rows, deep, columns = x.shape[0], x.shape[1], g.shape[1]
-    if b.around is not None or x.strides[1] != 1 or g.strides[1] != 1 or rows < ROWS * min(deep, columns):
-        return False
-    if deep < columns:  # the narrower matrix is the one that panels are made of
-        return summed_over_rows(b, g, x, View(y.buffer, y.offset, y.shape[::-1], y.strides[::-1]))
+    if x.shape[-1] < g.shape[-1]:  # panels are made of the narrower matrix
+        x, g, y = g, x, turned(y)
+    batched, deep, columns = len(x.shape) == 3, x.shape[-1], g.shape[-1]
+    signals = [v if batched else View(v.buffer, v.offset, (1, *v.shape), (0, *v.strides)) for v in (x, g)]
+    signals = [turned(v) for v in signals]
     attrs = {"kernel": (1,), "stride": (1,), "dilation": (1,), "before": (0,)}
-    signals = [View(v.buffer, v.offset, (1, *v.shape[::-1]), (0, *v.strides[::-1])) for v in (x, g)]
     window = updated_windows(attrs, *(s.shape for s in signals))
-    packs = 4 * x.strides[0] % ALIASED == 0
-    made = _update(b, volume(signals[0]), volume(signals[1]), window, 1, False, packs)
-    _, each, *_, padded = made.all.shape
-    total = b.reshaped(sum_of_parts(b, b.reshaped(made.all, (each, deep, padded))), (deep, padded))
-    b.copy(total.slice(1, 0, columns), y)
-    return True
+    packs = 4 * x.strides[-2] % ALIASED == 0
+    made = _update(b, volume(signals[0]), volume(signals[1]), window, 1, False, packs, alone=batched)
+    images, each, *_, padded = made.all.shape
+    if batched:
+        total = b.reshaped(made.all, (images, deep, padded))
+    else:
+        total = b.reshaped(sum_of_parts(b, b.reshaped(made.all, (each, deep, padded))), (deep, padded))
+    b.copy(total.slice(len(total.shape) - 1, 0, columns), y)
 
 
 def _apart(view: View, groups: int) -> View:
@@ -137,7 +137,16 @@ def _depthwise(b: CpuBuilder, x: View, g: View, window: Window) -> Parts:
     return made
 
 
-def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged: bool, packs: bool) -> Parts:
+def _update(
+    b: CpuBuilder,
+    x: View,
+    g: View,
+    window: Window,
+    groups: int,
+    merged: bool,
+    packs: bool,
+    alone: bool = False,
+) -> Parts:
     """Append the step of the partial sums ``[parts, groups, taps, depth, padded]``. ``merged``: the taps of a
     row of the filter are one, whose elements of x follow on one another. ``packs``: x is packed.
     """
@@ -150,10 +159,15 @@ def _update(b: CpuBuilder, x: View, g: View, window: Window, groups: int, merged
     )  # fmt: skip
     depth = cols.taps * deep if merged else deep
     count = taps.deep * taps.rows * taps.cols
-    over = _segments(x, g, window, groups * count * depth * columns, batch_of(b, g))
+    over = _segments(x, g, window, groups * count * depth * columns, batch_of(b, g), alone)
     tiling = line_tiling(machine, depth, columns)
     padded = tiling.registers * machine.lanes
-    made = parts(b, over.parts // over.each, (over.each, groups, count, depth, padded))
+    shape = (over.each, groups, count, depth, padded)
+    if alone:
+        whole = b.dense((g.shape[0], *shape))
+        made = Parts(whole, whole)
+    else:
+        made = parts(b, over.parts // over.each, shape)
 
     pixels, most = over.chunk * over.segment, max_rows(machine, tiling.width)
     lane_bytes = 4 * machine.lanes * -(-min(most, depth) // machine.lanes)
@@ -215,10 +229,12 @@ def _merged(x: View, g: View, window: Window, apart: bool) -> _Pixels:
     return _Pixels(tuple(sizes), tuple(xs), tuple(gs))  # type: ignore[arg-type]
 
 
-def _segments(x: View, g: View, window: Window, weights: int, batch: int) -> Segments:
-    """The cut of the windows of a filter of ``weights``; ``batch``: the images, here and elsewhere."""
+def _segments(x: View, g: View, window: Window, weights: int, batch: int, alone: bool = False) -> Segments:
+    """The cut of the windows of a filter of ``weights``; ``batch``: the images, here and elsewhere.
+    ``alone``: one part for each image, for filters of their own.
+    """
     elements = size_of(x.shape[1:]) + size_of(g.shape[1:])
-    each = parts_of_image(batch, size_of(g.shape[2:]), weights, elements)
+    each = 1 if alone else parts_of_image(batch, size_of(g.shape[2:]), weights, elements)
     pixels = _merged(x, g, window, each > 0)
     along = pixels.sizes[3]
     cuts = -(-along // CHUNK)

@@ -8,7 +8,7 @@ from bslite.ops import Shape
 from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import NO_HALO, View, contiguous
+from bslite.plan.core.views import NO_HALO, View, contiguous, turned
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.ops.conv_weight import summed_over_rows
 from bslite.plan.cpu.packing import Matrices, pack
@@ -32,6 +32,7 @@ from bslite.plan.cpu.unpacked import multiplied_unpacked
 from bslite.plan.shared.attention import copied
 
 MAX_STEPS = 16  # where the batch axes do not merge; beyond that, both operands are copied out in full
+ROWS = 8  # of two matrices without a batch, for each of the columns of the narrower one
 OUTER = 3  # axes around a matrix that the packing kernel walks
 
 
@@ -43,12 +44,10 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
     shape = b.shapes[layer.name]
     batch = shape[:-2]
     y, home = b.writable(layer.name, len(shape) - 1)
-    if len(x.shape) == len(w.shape) == 2 and layer.activation is None:
-        turned = View(x.buffer, x.offset, x.shape[::-1], x.strides[::-1])
-        if summed_over_rows(b, turned, w, y):
-            if y is not home:
-                b.copy(y, home)
-            return
+    if layer.activation is None and _by_rows(b, turned(x), w, y):
+        if y is not home:
+            b.copy(y, home)
+        return
     x = b.read(name_x, inner=-1, exact=True)
     x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
     if not _multiply(b, layer, x, w, y):
@@ -58,6 +57,47 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
         assert done
     if y is not home:
         b.copy(y, home)
+
+
+def _by_rows(b: CpuBuilder, x: View, w: View, y: View) -> bool:
+    """Append the steps of ``y = x^T w`` where rows of both lie in memory, if that is quicker than a copy of x
+    and panels of w; else return False, without a step. But for the number of matrices, shapes decide: so bits
+    do not depend on it.
+    """
+    (rows, m), n, batch = x.shape[-2:], w.shape[-1], y.shape[:-2]
+    if 1 not in (x.strides[-1], m) or 1 not in (w.strides[-1], n) or rows < min(m, n):
+        return False
+    if not batch:
+        if b.around is not None or rows < ROWS * min(m, n):
+            return False
+        summed_over_rows(b, x, w, y)
+        return True
+    if on_tiles(b, Sum(PIXEL, rows), n, None):
+        return False
+    x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
+    if not _each_by_rows(b, x, w, y):
+        made = b.fresh(y.shape, len(y.shape) - 1, NO_HALO)
+        done = _each_by_rows(b, copied(b, x), copied(b, w), made)
+        assert done
+        b.copy(made, y)
+    return True
+
+
+def _each_by_rows(b: CpuBuilder, x: View, w: View, y: View) -> bool:
+    """Append the steps for operands of the full batch; return False, without a step, for too many."""
+    sizes, runs = merged_axes(y.shape[:-2], [v.strides[:-2] for v in (x, w, y)], by=2)
+    if not sizes:
+        sizes, runs = [1], [[0]] * 3
+    if math.prod(sizes[:-1]) > MAX_STEPS:
+        return False
+    for place in itertools.product(*map(range, sizes[:-1])):
+        at = [sum(i * s for i, s in zip(place, run, strict=False)) for run in runs]
+        views = [
+            View(v.buffer, v.offset + start, (sizes[-1], *v.shape[-2:]), (run[-1], *v.strides[-2:]))
+            for v, start, run in zip((x, w, y), at, runs, strict=True)
+        ]
+        summed_over_rows(b, *views)
+    return True
 
 
 def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
