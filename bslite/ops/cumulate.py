@@ -69,7 +69,7 @@ class Logcumsumexp(AlongAxis):
             return value.op("slice", axis=axis, start=-1, step=-1)
 
         def sums(part: Value) -> Value:
-            logs = flipped(part.op("relu").op("log") - y)
+            logs = flipped(part.op("maximum", 1e-38).op("log") - y)  # of no sum that counts, and finite
             return (flipped(logs.op("logcumsumexp", axis=axis)) + x).op("exp")
 
         return {0: sums(grad) - sums(-grad)}

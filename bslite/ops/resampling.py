@@ -83,6 +83,7 @@ def taps(axis: Axis, attrs: Mapping[str, Any]) -> list[list[Tap]]:
         if attrs["exclude_outside"]:
             weights = [w if 0 <= line <= last else 0.0 for w, line in zip(weights, lines, strict=True)]
         total = sum(weights) if attrs["exclude_outside"] or narrow < 1 else 1.0
+        total = total or 1.0  # all of it lies outside
         found.append(
             [Tap(min(max(line, 0), last), w / total) for w, line in zip(weights, lines, strict=True)]
         )
@@ -134,6 +135,8 @@ def transposed(grad: Value, axis: int, table: Taps, have: int) -> Value:
         for tap in line:
             rows[i, tap.line] += tap.weight
     weights, last = grad.tape.constant(rows), len(grad.shape) - 1
+    if last == 0:
+        return grad.reshape(1, len(table)).matmul(weights).reshape(have)
     if axis == last - 1:
         return weights.transposed().matmul(grad)
     order = [*range(axis), last, *range(axis + 1, last), axis] if axis < last else [*range(last + 1)]

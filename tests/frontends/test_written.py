@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
+F = torch.nn.functional
 
-from bslite.frontends.torch.capture import functional  # noqa: E402
+from bslite.frontends.torch.capture import functional, trace  # noqa: E402
 from bslite.frontends.torch.graph import writes  # noqa: E402
 from bslite.frontends.torch.quiet import quiet  # noqa: E402
 from bslite.frontends.torch.written import copied  # noqa: E402
@@ -27,8 +28,7 @@ class Net(torch.nn.Module):
 
 def exported(net: Any, x: Any, free: bool) -> Any:
     shapes = ({0: torch.export.Dim.DYNAMIC},) if free else None
-    with torch.no_grad(), quiet():
-        return torch.export.export(net, (x,), dynamic_shapes=shapes)
+    return trace(net, (x,), shapes)
 
 
 def delta(y: Any, held: Any) -> Any:
@@ -50,6 +50,13 @@ VALUES = {
     "detached": lambda y, held: [z := y.detach(), z.mul_(0.5), y],
     "memory that starts as zeros": lambda y, held: [z := torch.zeros(3, 5), z[1].add_(y[0, 0]), z],
     "by a condition": lambda y, held: y.masked_fill_(y > 0.2, 0.1),
+    "a view of what then has other strides": lambda y, held: [
+        v := y.view(y.shape[0], -1),
+        w := y.transpose(1, 2),
+        w.copy_(w.contiguous().softmax(-1)),
+        v + 1,
+    ],
+    "a dropout that does nothing": lambda y, held: [z := F.dropout(y, 0.5, False), z[:, 0].zero_(), z + y],
     "from the end of a free axis": lambda y, held: [y.narrow(0, y.shape[0] - 1, 1).zero_(), y],
     "the last of a free axis": lambda y, held: [y.select(0, -1).add_(held), y],
 }

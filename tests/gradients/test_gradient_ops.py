@@ -1,8 +1,11 @@
 """The gradient of every op that has one: torch's, in float64; the engine's by the three-way rule."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from support.check import all_cases, assert_three_way, single_op_spec
 from support.torch_oracle import ORACLE
 
@@ -10,7 +13,7 @@ import bslite
 from bslite import reference
 from bslite.errors import UnsupportedError
 from bslite.ops import Case, Op
-from bslite.spec import Array, ModelSpec
+from bslite.spec import Array, GraphBuilder, ModelSpec
 
 #: Ops without a gradient yet, and those that lack it for some attributes.
 WITHOUT = [
@@ -125,3 +128,37 @@ def test_gradient_of_a_linear_op_is_its_transpose(op: Op, case: Case) -> None:
     y = y - reference.run(spec, [np.zeros_like(x)])
     close = 2.0**-23 * np.linalg.norm(y) * np.linalg.norm(seed) if op.name == "resize" else 0.0
     assert np.vdot(y, seed) == pytest.approx(np.vdot(x, grad), rel=1e-12, abs=close)
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "function"),
+    [
+        ("gelu", {}, F.gelu),
+        ("gelu", {"approximate": "tanh"}, lambda x: F.gelu(x, approximate="tanh")),
+        ("silu", {}, F.silu),
+        ("logcumsumexp", {"axis": 0}, lambda x: torch.logcumsumexp(x, 0)),
+    ],
+)
+def test_second_derivatives(op: str, attrs: dict, function: Any) -> None:
+    """Of ``sum(g f(x))`` by x, g of both signs: torch's in float64; the engine's."""
+    x = np.concatenate([np.linspace(-9, 9, 37), [1e12, -1e12] if op == "gelu" else []])
+    g, u = np.random.default_rng(0).standard_normal((2, len(x)))
+    graph = GraphBuilder("smooth")
+    spec = graph.build(graph.add(op, "y", graph.input("x", x.shape), **attrs))
+    once = bslite.gradient(spec, ["x"])
+    twice = bslite.gradient(once.replace(labels=("y", "g")), ["x"], of=["g"])
+    values = torch.tensor(x, requires_grad=True)
+    (slope,) = torch.autograd.grad(function(values), values, torch.tensor(g), create_graph=True)
+    (want,) = torch.autograd.grad(slope, values, torch.tensor(u))
+    exact = reference.run(twice, [x, g, u], np.float64)[-1]
+    assert np.linalg.norm(exact - want.numpy()) <= 1e-6 * np.linalg.norm(want.numpy())
+    made = bslite.run(twice, [v.astype(np.float32) for v in (x, g, u)])[-1]
+    assert np.linalg.norm(made - exact) <= 1e-6 * np.linalg.norm(exact)
+
+
+def test_gradient_of_a_resized_vector() -> None:
+    graph = GraphBuilder("vector")
+    x = graph.input("x", (6,))
+    spec = graph.build(graph.add("resize", "y", x, axes=(0,), mode="linear", sizes=(3,)))
+    _, made = bslite.run(bslite.gradient(spec, ["x"]), [np.arange(6.0, dtype="f4"), np.ones(3, "f4")])
+    np.testing.assert_array_equal(made, np.full(6, 0.5))

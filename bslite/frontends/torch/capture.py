@@ -16,7 +16,7 @@ from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.following import Following, enquires, followed
-from bslite.frontends.torch.graph import Graph
+from bslite.frontends.torch.graph import Graph, join_memory
 from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -296,7 +296,7 @@ def trace(
                 program, error = (known, None) if sizes_alone(known) else (program, error)
         if error:
             raise error
-    list_users(program)
+    complete(program)
     check_packing(program)
     return program
 
@@ -313,9 +313,9 @@ def few_questions() -> Iterator[None]:
         yield
 
 
-def list_users(program: "torch.export.ExportedProgram") -> None:
+def complete(program: "torch.export.ExportedProgram") -> None:
     """Write down anew which nodes read each node: where a forward switches gradients off and on again,
-    torch.export forgets those before.
+    torch.export forgets those before. And note the memory that a trace takes for another.
     """
     graphs = [m.graph for m in program.graph_module.modules() if hasattr(m, "graph")]
     for graph in graphs:
@@ -324,6 +324,7 @@ def list_users(program: "torch.export.ExportedProgram") -> None:
         for node in graph.nodes:
             for source in node.all_input_nodes:
                 source.users[node] = None
+        join_memory(graph)
 
 
 def check_packing(program: "torch.export.ExportedProgram") -> None:

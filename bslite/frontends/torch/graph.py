@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
 #: Operations that take from their operand its dtype and device alone, from arguments the rest.
 FILLED = ("new_zeros", "new_ones", "new_full", "new_empty")
+LIES = "memory"  # key in a node's notes: the place of `memory`, where its traced tensor does not say it
+DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 #: Operations that leave out operands without elements.
 JOINS = ("cat", "concat", "concatenate")
 
@@ -197,6 +199,8 @@ def has_tensors(node: "Node") -> bool:
 
 def memory(node: Any) -> int | None:
     """A number for the memory a node's tensor lies in; views of a tensor share it."""
+    if hasattr(node, "meta") and LIES in node.meta:
+        return int(node.meta[LIES])
     value = node.meta.get("val") if hasattr(node, "meta") else None
     if not isinstance(value, load_torch().Tensor):
         return None
@@ -205,6 +209,24 @@ def memory(node: Any) -> int | None:
     except NotImplementedError:  # a tensor within a transform, such as vmap
         return None
     return place
+
+
+def join_memory(graph: Any) -> None:
+    """Note where tensors lie in the memory of others, unknown to the trace: dropouts that do nothing."""
+    joined: dict[int | None, int | None] = {}
+    for node in graph.nodes:
+        if is_same(node):
+            joined[memory(node)] = memory(node.args[0])
+        if (place := joined.get(memory(node))) is not None:
+            node.meta[LIES] = place
+
+
+def is_same(node: Any) -> bool:
+    """Whether ``node`` is a dropout that gives back its operand itself; a trace takes it for a new tensor."""
+    if getattr(node, "op", "") != "call_function" or operation(node) not in DROPOUTS:
+        return False
+    p, training = node.args[1:3]
+    return not training or p == 0
 
 
 def draws(node: "Node") -> bool:

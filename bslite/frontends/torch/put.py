@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.graph import LIES
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -16,4 +17,5 @@ def put(graph: Any, at: "Node", target: Any, *args: Any, **kwargs: Any) -> "Node
         given, named = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
         value = target(*given, **named)
     made.meta = {**at.meta, "val": value}
+    made.meta.pop(LIES, None)
     return made

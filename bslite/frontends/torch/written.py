@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import draws, is_getitem, memory, transforms, writes
+from bslite.frontends.torch.graph import draws, is_getitem, is_same, memory, transforms, writes
 from bslite.frontends.torch.put import put
 from bslite.frontends.torch.values import dims
 
@@ -31,6 +31,10 @@ def write_values(graph: Any, name: str) -> None:
 
     Raises UnsupportedError for one that has no twin, and for a view that cannot be put back.
     """
+    aten = load_torch().ops.aten
+    for node in graph.nodes:  # what is viewed may be a value with other strides by then
+        if node.target in (aten.view.default, aten._unsafe_view.default):
+            node.target = aten.reshape.default
     _Values(graph, name).write()
     graph.lint()
 
@@ -55,7 +59,7 @@ def copied(program: Any) -> Any:
             made.target = torch.ops.aten.alias.default
     try:
         write_values(graph, "")
-    except UnsupportedError:
+    except Exception:  # of whatever kind: torch may know how
         return None
     results = torch.utils._pytree.tree_leaves(next(iter(reversed(graph.nodes))).args[0])
     signature = copy(program.graph_signature)
@@ -212,7 +216,7 @@ class _Values:
             return made(aten.permute.default, value, [axes.index(i) for i in range(len(axes))])
         if op in RESHAPED and math.prod(dims(value.meta["val"])) == math.prod(dims(whole.meta["val"])):
             return made(aten.reshape.default, value, self._sizes(whole))
-        if op in SAME:
+        if op in SAME or is_same(view):
             return value
         raise self._cannot(view)
 

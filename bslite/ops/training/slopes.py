@@ -9,6 +9,8 @@ from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case
 from bslite.ops.values import Applied, Gradients, Value
 
+FLAT = 30.0  # beyond it the slopes of gelu do not change
+
 
 class Slope(NamedTuple):
     """How the gradient of an activation is told: by its value, or by its element."""
@@ -18,8 +20,7 @@ class Slope(NamedTuple):
 
 
 def _bend_of_silu(x: Value) -> Value:
-    s = x.op("sigmoid")
-    return s * (1.0 - s) * (2.0 + x * (1.0 - 2.0 * s))
+    return x.op("sigmoid") * (-x).op("sigmoid") * (2.0 - x * (x * 0.5).op("tanh"))
 
 
 def _bend_of_hardswish(x: Value) -> Value:
@@ -27,13 +28,16 @@ def _bend_of_hardswish(x: Value) -> Value:
 
 
 def _bend_of_gelu(x: Value) -> Value:
+    x = x.op("clamp", low=-FLAT, high=FLAT)
     return (x * x * -0.5).op("exp") * (2.0 - x * x) / math.sqrt(2 * math.pi)
 
 
 def _bend_of_gelu_tanh(x: Value) -> Value:
+    x = x.op("clamp", low=-FLAT, high=FLAT)
     a, b = math.sqrt(8 / math.pi), 0.044715  # gelu(x) = x s(z), s the sigmoid of z = a (x + b x^3)
-    s, dz = (a * x * (1.0 + b * x * x)).op("sigmoid"), a * (1.0 + 3 * b * x * x)
-    return s * (1.0 - s) * (2.0 * dz + x * dz * dz * (1.0 - 2.0 * s) + (6 * a * b) * x * x)
+    z, dz = a * x * (1.0 + b * x * x), a * (1.0 + 3 * b * x * x)
+    slope = z.op("sigmoid") * (-z).op("sigmoid")
+    return slope * (2.0 * dz - x * dz * dz * (z * 0.5).op("tanh") + (6 * a * b) * x * x)
 
 
 #: By the activation's name, with what it approximates by, if it does.

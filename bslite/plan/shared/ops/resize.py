@@ -27,12 +27,12 @@ def lower_resize(b: AnyBuilder, layer: Layer) -> None:
     """Lower `resize`: the axis that shrinks most comes first; elements beyond a crop are filled last."""
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     axes = places(x.shape, b.shapes[layer.name], attrs)
-    along = {axis: taps(place, attrs) for axis, place in axes.items()}
-    if len(x.shape) == 4 and list(along) == [2, 3] and len(along[2][0]) <= 2:
+    by_axis = {axis: taps(place, attrs) for axis, place in axes.items()}
+    if len(x.shape) == 4 and list(by_axis) == [2, 3] and len(by_axis[2][0]) <= 2:
         view = b.fresh(b.shapes[layer.name], 1, NO_HALO)
-        b.target.resize_image(b, b.read(layer.node.inputs[0], exact=True), view, along[2], along[3])
+        b.target.resize_image(b, b.read(layer.node.inputs[0], exact=True), view, by_axis[2], by_axis[3])
     else:
-        view = _by_axes(b, x, along)
+        view = _by_axes(b, x, by_axis)
     if attrs["roi"]:
         for axis, place in axes.items():
             for i in outside(place, attrs["coordinates"]):
@@ -40,13 +40,13 @@ def lower_resize(b: AnyBuilder, layer: Layer) -> None:
     b.alias(layer.name, view)
 
 
-def _by_axes(b: AnyBuilder, x: View, along: Mapping[int, Taps]) -> View:
+def _by_axes(b: AnyBuilder, x: View, by_axis: Mapping[int, Taps]) -> View:
     """Append one step for each axis, over memory with channels last."""
     rank = len(x.shape)
     inner = channel_axis(rank)
     order = [a for a in range(rank) if a != inner] + [inner]
     view = b.flat(x.permute(order))
-    for axis, table in along.items():
+    for axis, table in by_axis.items():
         at = order.index(axis)
         if len(table[0]) == 1 and [t[0].line for t in table] == list(range(view.shape[at])):
             continue
