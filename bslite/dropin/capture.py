@@ -19,6 +19,7 @@ from bslite.dropin.structure import Before, Returned, Structure, elements
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
+from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.following import Following, enquires
@@ -181,6 +182,7 @@ def capture(
         if graph.unknown() or graph.mutation_shows():
             found = found.rewritten()
     _only_results(found.graph, name)
+    _check_places(found.graph, name)
     check_faithful(name, program, traced.twin, tensors)
     return found
 
@@ -223,6 +225,16 @@ def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
     if hooked := [path for path, m in inside if backward and (m._backward_hooks or m._backward_pre_hooks)]:
         raise UnsupportedError(f"backward hooks on layers inside the model ({', '.join(hooked[:5])})")
+
+
+def _check_places(graph: Graph, name: str) -> None:
+    """Raise UnsupportedError if ``graph`` takes elements by their places in memory of a tensor that would lie
+    there in another order.
+    """
+    for node in graph.nodes:
+        source: Any = node.args[0] if operation(node) == "as_strided" else None
+        if source is not None and not source.meta["val"].is_contiguous():
+            raise UnsupportedError(f"model {name!r}: its forward takes the strides of {source.name!r}")
 
 
 def _only_results(graph: Graph, name: str) -> None:

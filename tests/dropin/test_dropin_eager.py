@@ -127,3 +127,10 @@ def test_random_numbers_stay_torchs() -> None:
             results.append(module(torch.ones(3, 12)))
     assert torch.allclose(*results, atol=1e-6)
     assert 0 < bslite.report(fast).kinds[0].torch_share < 1
+
+
+def test_places_in_memory_are_those_of_torch() -> None:
+    """Strides of a tensor whose axes lie in another order there: torch runs such a call."""
+    net = Fn(lambda x: torch.tanh(x.transpose(0, 1)).as_strided((4,), (1,)) + 0)
+    fast, x = bslite.optimize(net, tune=False, fallback="silent"), torch.randn(3, 5)
+    torch.testing.assert_close(fast(x), net(x))

@@ -65,7 +65,7 @@ def _by_rows(b: CpuBuilder, x: View, w: View, y: View) -> bool:
     do not depend on it.
     """
     (rows, m), n, batch = x.shape[-2:], w.shape[-1], y.shape[:-2]
-    if 1 not in (x.strides[-1], m) or 1 not in (w.strides[-1], n) or rows < min(m, n):
+    if m == 1 or x.strides[-1] != 1 or 1 not in (w.strides[-1], n) or rows < min(m, n):
         return False
     if not batch:
         if b.around is not None or rows < ROWS * min(m, n):
