@@ -147,3 +147,22 @@ def test_hooks_outside_and_on_parameters_are_followed() -> None:
         return made
 
     alike(net, [(R(5, 8),) for _ in range(2)], run)
+
+
+@torch.library.custom_op("bslite_tests::doubled", mutates_args=())
+def doubled(x: Tensor) -> Tensor:
+    return x * 2
+
+
+doubled.register_fake(torch.empty_like)
+doubled.register_autograd(lambda ctx, grad: -grad)  # which a trace through its operations would not give
+
+
+def test_an_operator_with_a_gradient_of_its_own_runs_in_torch() -> None:
+    """The trace holds it as it is (the experts of transformers): the layers around it are bslite's."""
+    net: Any = Made(lambda m, x: m.b(doubled(m.a(x))), a=nn.Linear(8, 8), b=nn.Linear(8, 8)).train()
+    alike(net, [(R(5, 8),) for _ in range(2)])
+    fast: Any = bslite.optimize(net, training=True, tune=False, fallback="silent")
+    step(fast, (R(5, 8),))
+    (kind,) = bslite.report(fast).training
+    assert len(kind.parts) == 2

@@ -14,6 +14,8 @@ from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
 
+#: Functions that torch makes for operators with a registered backward pass, which graphs hold as such.
+GENERATED = "GeneratedBackwardFor_"
 _lock = threading.Lock()
 _here = threading.local()  # ``noticed``: what this thread's trace has met
 _traces = 0  # of all threads
@@ -70,7 +72,7 @@ def _watched(original: Any, text: str) -> Any:
     @wraps(inner)
     def said(first: Any, *args: Any, **kwargs: Any) -> Any:
         noticed = getattr(_here, "noticed", None)
-        if noticed is not None:
+        if noticed is not None and not getattr(first, "__name__", "").startswith(GENERATED):
             noticed.append(text.format(cls=first))
         return inner(first, *args, **kwargs)
 
