@@ -11,7 +11,7 @@ F = torch.nn.functional
 from bslite.frontends.torch.capture import functional, trace  # noqa: E402
 from bslite.frontends.torch.graph import writes  # noqa: E402
 from bslite.frontends.torch.quiet import quiet  # noqa: E402
-from bslite.frontends.torch.written import copied  # noqa: E402
+from bslite.frontends.torch.written import functionalized  # noqa: E402
 
 
 class Net(torch.nn.Module):
@@ -75,7 +75,7 @@ def test_writes_become_values(name: str, free: bool) -> None:
     x = torch.randn(4, 3, 5) if x is None else x
     program = exported(net, x, free)
     with torch.no_grad(), quiet():
-        made = copied(program)
+        made = functionalized(program)
     assert made is not None
     assert not any(writes(n) for n in made.graph.nodes)
     assert any(writes(n) for n in program.graph.nodes)  # which is as it was
@@ -88,11 +88,11 @@ def test_writes_become_values(name: str, free: bool) -> None:
 def test_the_rest_is_left_to_torch(name: str) -> None:
     program = exported(Net(TORCHS[name]).eval(), torch.randn(4, 3, 5), False)
     with torch.no_grad(), quiet():
-        assert copied(program) is None
+        assert functionalized(program) is None
         assert not any(writes(n) for n in functional(program).graph.nodes)
 
 
 def test_a_buffer_that_is_written_to_is_left_to_torch() -> None:
     program = exported(Net(lambda y, held: y + held.add_(1)).eval(), torch.randn(4, 3, 5), False)
     with torch.no_grad(), quiet():
-        assert copied(program) is None
+        assert functionalized(program) is None

@@ -162,3 +162,19 @@ def test_gradient_of_a_resized_vector() -> None:
     spec = graph.build(graph.add("resize", "y", x, axes=(0,), mode="linear", sizes=(3,)))
     _, made = bslite.run(bslite.gradient(spec, ["x"]), [np.arange(6.0, dtype="f4"), np.ones(3, "f4")])
     np.testing.assert_array_equal(made, np.full(6, 0.5))
+
+
+def test_a_crop_beyond_the_image_has_no_gradient() -> None:
+    """With what lies outside left out, no element has a weight there."""
+    graph = GraphBuilder("crop")
+    crop = {"coordinates": "tf_crop_and_resize", "roi": (-2.0, -2.0, 1.5, 1.5), "extrapolation": 7.5}
+    made = graph.add(
+        "resize", "y", graph.input("x", (1, 1, 6, 7)), axes=(2, 3), mode="linear", sizes=(5, 9),
+        exclude_outside=True, **crop,
+    )  # fmt: skip
+    spec, x = graph.build(made), np.random.default_rng(0).standard_normal((1, 1, 6, 7)).astype(np.float32)
+    y = bslite.run(spec, x)
+    np.testing.assert_allclose(y, reference.run(spec, [x])[0], rtol=1e-6)
+    outside = (y == 7.5).astype(np.float32)
+    assert 0 < outside.sum() < outside.size
+    assert not bslite.run(bslite.gradient(spec, ["x"]), [x, outside])[1].any()

@@ -23,7 +23,7 @@ from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
 from bslite.frontends.torch.values import DTYPES, dims, dtype_name
-from bslite.frontends.torch.written import copied
+from bslite.frontends.torch.written import functionalized
 
 if TYPE_CHECKING:
     import torch
@@ -344,7 +344,7 @@ def functional(
     have no builder.
     """
     with _one_at_a_time, quiet(), load_torch().no_grad():
-        made = None if decomposed else copied(program)
+        made = None if decomposed else functionalized(program)
         if made is not None and not Graph(made).unknown():
             return made
         return program.run_decompositions(dict(table()) if decomposed else {})

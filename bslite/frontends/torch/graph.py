@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import find, meets_complex, operation
 from bslite.frontends.torch.names import Call, call_of
-from bslite.frontends.torch.ops import MODULES, is_no_op
+from bslite.frontends.torch.ops import DROPOUTS, MODULES, is_no_op
 from bslite.frontends.torch.values import dims
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that
 #: Operations that take from their operand its dtype and device alone, from arguments the rest.
 FILLED = ("new_zeros", "new_ones", "new_full", "new_empty")
 LIES = "memory"  # key in a node's notes: the place of `memory`, where its traced tensor does not say it
-DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 #: Operations that leave out operands without elements.
 JOINS = ("cat", "concat", "concatenate")
 

@@ -39,7 +39,7 @@ def write_values(graph: Any, name: str) -> None:
     graph.lint()
 
 
-def copied(program: Any) -> Any:
+def functionalized(program: Any) -> Any:
     """``program``, a ``torch.export.ExportedProgram``, with values for its operations in place, or None where
     that takes more than `write_values` does: torch, which traces all of it again to do so, has to.
     """

@@ -23,13 +23,14 @@ load_modules(__name__)
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["MODULES", "NO_OPS", "TABLE", "is_no_op"]
+__all__ = ["DROPOUTS", "MODULES", "NO_OPS", "TABLE", "is_no_op"]
 
+DROPOUTS = ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 #: Operations that do nothing to values at inference, unless they change the dtype.
 NO_OPS = (
     "alias", "clone", "contiguous", "detach", "lift_fresh_copy", "positive",
     "to", "_to_copy", "type_as", "float",
-    "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
+    *DROPOUTS,
     "bslite.packed", "bslite.unpacked", "bslite.whole",
 )  # fmt: skip
 
