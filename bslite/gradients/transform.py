@@ -51,7 +51,8 @@ def gradient(
         if grad is None:
             continue
         read = tuple(tape[i] for i in node.inputs)
-        at = Applied(read, tape[node.name], node.params, node.attrs, tape.kept.get(node.name))
+        asked = [i for i, name in enumerate(node.inputs) if name in reached]
+        at = Applied(read, tape[node.name], node.params, node.attrs, tape.kept.get(node.name), asked)
         try:
             made = node.declaration.vjp(at, grad)
         except UnsupportedError as e:

@@ -3,8 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
@@ -12,6 +10,13 @@ from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
 from bslite.ops.values import Applied, Gradients, Value
 
 HEADS = ((2, 3, 10, 8),) * 3  # q, k and v of most cases
+
+OPTIONS = (
+    Attr("scale", a.optional(a.real), None, "of the scores; 1/sqrt(E) if None"),
+    Attr("is_causal", a.boolean, False, "row i sees keys 0 to i only"),
+    Attr("grouped", a.boolean, False, "k and v have fewer heads (axis -3): each serves as many of q's"),
+    Attr("no_key", a.choice("zero", "nan"), "zero", "weights of a row with every key masked"),
+)
 
 
 class Attention(Op):
@@ -23,12 +28,7 @@ class Attention(Op):
     name = "attention"
     kind = Kind.CONTRACTION
     arity = (3, 4)
-    attrs = (
-        Attr("scale", a.optional(a.real), None, "of the scores; 1/sqrt(E) if None"),
-        Attr("is_causal", a.boolean, False, "row i sees keys 0 to i only"),
-        Attr("grouped", a.boolean, False, "k and v have fewer heads (axis -3): each serves as many of q's"),
-        Attr("no_key", a.choice("zero", "nan"), "zero", "weights of a row with every key masked"),
-    )
+    attrs = OPTIONS
     torch_name = "scaled_dot_product_attention"
     onnx_name = "Attention"
 
@@ -59,35 +59,20 @@ class Attention(Op):
         return made
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
-        """The weights are computed again."""
-        q, *both = at.inputs[:3]
-        each = q.shape[-3] // both[0].shape[-3] if at.attrs["grouped"] else 1
-        k, v = (_repeated(x, each) for x in both)
-        scale = q.shape[-1] ** -0.5 if at.attrs["scale"] is None else at.attrs["scale"]
-        scores = q.matmul(k.transposed()) * scale
-        hidden = []
-        if at.attrs["is_causal"]:
-            rows, keys = scores.shape[-2:]
-            later = np.arange(keys) > np.arange(rows)[:, None]
-            hidden.append(grad.tape.constant(np.where(later, -np.inf, 0.0)))
-        if len(at.inputs) == 4:
-            mask = at.inputs[3]
-            hidden.append(mask if mask.dtype == "float32" else mask.where(grad.tape.constant(0.0), -math.inf))
-        for mask in hidden:
-            scores = scores + mask
-        weights = scores.op("softmax", axis=-1)
-        if at.attrs["no_key"] == "zero":
-            weights = weights.op("isnan").where(0.0, weights) if hidden else weights
-        by_weights = grad.matmul(v.transposed())
-        by_scores = weights * (by_weights - (by_weights * weights).sum(-1, keepdim=True))
-        made: dict[int | str, Value] = {
-            0: (by_scores.matmul(k) * scale).sum_to(q.shape),
-            1: _together((by_scores.transposed().matmul(q) * scale).sum_to(k.shape), each),
-            2: _together(weights.transposed().matmul(grad).sum_to(v.shape), each),
-        }
-        if len(at.inputs) == 4 and at.inputs[3].dtype == "float32":
-            made[3] = by_scores.sum_to(at.inputs[3].shape)
-        return made
+        """One op makes them all; where k, v or a mask were repeated, their gradients are added up."""
+        q, k, v, *mask = at.inputs
+        by_mask = 3 in at.wanted
+        made = q.op("attention_grad", k, v, grad, *mask, by_mask=by_mask, **at.attrs)
+        lead, rows = grad.shape[:-2], q.shape[-2]
+        shapes = [x.shape[-2:] for x in (q, k, v)] + [(rows, k.shape[-2])] * by_mask
+        parts, start = [], 0
+        for shape in shapes:
+            part = made.sliced(len(lead), start, start + math.prod(shape))
+            parts.append(part.reshape(*lead, *shape))
+            start += math.prod(shape)
+        each = q.shape[-3] // k.shape[-3] if at.attrs["grouped"] else 1
+        parts[1:3] = (_together(part, each) for part in parts[1:3])
+        return {i: part.sum_to(x.shape) for i, (part, x) in enumerate(zip(parts, at.inputs, strict=False))}
 
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         depth, keys = ins[1][-1], ins[1][-2]
@@ -136,7 +121,7 @@ def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
     return (*x[:-3], q[-3], *x[-2:])
 
 
-def _repeated(x: Value, each: int) -> Value:
+def repeated(x: Value, each: int) -> Value:
     """Every head ``each`` times."""
     if each == 1:
         return x
@@ -146,7 +131,7 @@ def _repeated(x: Value, each: int) -> Value:
 
 
 def _together(x: Value, each: int) -> Value:
-    """The sum over what `_repeated` repeats."""
+    """The sum over what `repeated` repeats."""
     if each == 1:
         return x
     *lead, heads, rows, depth = x.shape

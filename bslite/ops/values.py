@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -150,8 +150,8 @@ class Value:
 
 @dataclass(frozen=True)
 class Applied:
-    """A node whose gradient is asked for: what it reads, what it makes, its parameters by role; and what it
-    kept for its gradient (`Op.keep`).
+    """A node whose gradient is asked for: what it reads, what it makes, its parameters by role; what it kept
+    for its gradient (`Op.keep`); and the places of inputs by which a gradient is ``wanted``.
     """
 
     inputs: tuple[Value, ...]
@@ -159,6 +159,7 @@ class Applied:
     params: Mapping[str, Param]
     attrs: Mapping[str, Any]
     kept: Value | None = None
+    wanted: Collection[int] = ()
 
     def param(self, role: str) -> Value:
         """A parameter's value."""

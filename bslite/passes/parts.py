@@ -1,6 +1,6 @@
 """Rules that write an op as the nodes that an engine has kernels for, told in values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -8,10 +8,12 @@ import numpy.typing as npt
 
 from bslite.errors import UnsupportedError
 from bslite.ops import get, infer, parse_attrs
+from bslite.ops.core import Attrs
+from bslite.ops.training.attention_grad import AttentionGrad
 from bslite.ops.training.batch import BatchNormGiven
 from bslite.ops.values import Param, Value
 from bslite.passes.draft import Draft
-from bslite.spec import Node
+from bslite.spec import ModelSpec, Node
 
 
 class DraftTape:
@@ -56,8 +58,23 @@ def batch_norm_in_parts(draft: Draft, node: Node) -> bool:
     """A batch norm by statistics that are a value, as arithmetic that chains take along."""
     op = node.declaration
     assert isinstance(op, BatchNormGiven)
+    return _written(draft, node, op.parts)
+
+
+def attention_gradients_in_parts(spec: ModelSpec) -> ModelSpec:
+    """The gradients of attention as the products that they are, for engines that have no kernel of them."""
+    draft = Draft(spec)
+    for node in spec.nodes:
+        op = node.declaration
+        if isinstance(op, AttentionGrad):
+            _written(draft, node, op.parts)
+    return draft.spec_now()
+
+
+def _written(draft: Draft, node: Node, parts: Callable[[Sequence[Value], Attrs], Value]) -> bool:
+    """The last of the parts takes the node's place."""
     tape = DraftTape(draft, node)
-    op.parts(tape.inputs, node.attrs)
+    parts(tape.inputs, node.attrs)
     *before, last = tape.nodes
     draft.put(Node(node.name, last.op, last.inputs, last.params, last.attrs), *before)
     return True

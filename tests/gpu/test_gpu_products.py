@@ -115,6 +115,14 @@ def test_attention_between_layers() -> None:
     assert "attention_pairs" in kernels(check(m.graph.build(y), noise(2, 5, 8)))
 
 
+def test_gradients_of_attention() -> None:
+    """The products that they are, as there is no kernel."""
+    m = Model(2, 5, 8)
+    y = m.add("attention", *(m.linear(m.x, 8, 8) for _ in "qkv"), is_causal=True)
+    model = bslite.gradient(m.graph.build(y), ["x"])
+    assert "attention_pairs" in kernels(check(model, noise(2, 5, 8), noise(2, 5, 8)))
+
+
 def test_the_planner_prices_tiles() -> None:
     """Large problems take large tiles, small ones small tiles or parts; all stay below the peak."""
     from bslite.plan.cuda.gemm.tiles import Problem, choose

@@ -85,6 +85,24 @@ def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type
 
 
 @oracle
+def attention_grad(q, k, v, grad, mask=None, *, grouped, by_mask, **attrs):  # type: ignore[no-untyped-def]
+    """Of copies for each matrix: torch's gradients by q, k, v and what is added to the scores."""
+    if grouped:
+        k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+    with torch.enable_grad():
+        q, k, v = (x.expand(*grad.shape[:-2], *x.shape[-2:]) for x in (q, k, v))
+        if by_mask:
+            mask = mask.expand(*grad.shape[:-1], k.shape[-2])
+        by = [q, k, v, *([mask] if by_mask else [])]
+        asked = any(x.requires_grad for x in (*by, grad))
+        if not asked:
+            by = [x.clone().requires_grad_() for x in by]
+        y = attention(*by[:3], by[3] if by_mask else mask, grouped=False, **attrs)
+        made = torch.autograd.grad(y, by, grad, create_graph=asked)
+    return torch.cat([x.flatten(len(grad.shape) - 2) for x in made], -1)
+
+
+@oracle
 def activation_grad(grad, x, *, of):  # type: ignore[no-untyped-def]
     if of == "hardswish":  # torch's own, of NaN, depends on where in memory it is
         return torch.where(x < -3, 0, torch.where(x >= 3, grad, grad * (x / 3 + 0.5)))

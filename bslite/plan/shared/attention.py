@@ -1,7 +1,7 @@
 """Attention's operands as matrices along three axes, which both targets' kernels walk by strides."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.attention import Mask
@@ -15,7 +15,7 @@ OUTER = 3  # axes around the matrices that the kernels walk
 
 
 class Matrices(NamedTuple):
-    """Views of q, k, v, perhaps a mask, and y; ``sizes`` and strides of the axes around the matrices."""
+    """Views of q, k, v, what else is read, and y; ``sizes`` and strides of the axes around the matrices."""
 
     views: dict[str, View]
     sizes: list[int]
@@ -29,32 +29,42 @@ def lower(
     operand: Callable[[str], View],
     mask: Callable[[View], View],
     append: Callable[[Any, Layer, Matrices], None],
+    roles: Sequence[str] = ("q", "k", "v", "mask"),
 ) -> None:
     """Find the matrices, copy what does not merge into three axes, and ``append`` the step or launch.
 
-    ``operand`` gives the view of q, k or v by the value's name, ``mask`` that of the mask, as the target's
-    kernel needs them.
+    ``operand`` gives the view of an operand but the mask by the value's name, ``mask`` that of the mask, as
+    the target's kernel needs them. ``roles``: those of the inputs. A result with one axis for each matrix is
+    one row.
     """
     node, shape = layer.node, b.shapes[layer.name]
-    names, batch = node.inputs, shape[:-2]
-    q, k, v = (operand(name) for name in names[:3])
+    names = dict(zip(roles, node.inputs, strict=False))
+    given = {role: operand(name) for role, name in names.items() if role != "mask"}
+    q, k, flat = given["q"], given["k"], "grad" in given
+    batch = shape[:-1] if flat else shape[:-2]
     groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
     own = (*batch[:-1], batch[-1] // groups) if groups > 1 else batch  # the axes of k and v
     y, home = b.writable(layer.name, len(shape) - 1)
-    views = {"q": q.broadcast((*batch, *q.shape[-2:]))}
-    views |= {role: x.broadcast((*own, *x.shape[-2:])) for role, x in (("k", k), ("v", v))}
+    views = {
+        role: x.broadcast((*(own if role in "kv" else batch), *x.shape[-2:])) for role, x in given.items()
+    }
     kind = Mask.NONE
-    if len(names) == 4:
-        kind = {"float32": Mask.ADDED, "bool": Mask.ALLOWED}[b.dtypes[names[3]]]
-        views["mask"] = mask(b.values[names[3]]).broadcast((*batch, q.shape[-2], k.shape[-2]))
-    views["y"] = y
-    if groups > 1:
-        views = {role: _grouped(x, groups, repeat=role in "kv") for role, x in views.items()}
+    if "mask" in names:
+        kind = {"float32": Mask.ADDED, "bool": Mask.ALLOWED}[b.dtypes[names["mask"]]]
+        views["mask"] = mask(b.values[names["mask"]]).broadcast((*batch, q.shape[-2], k.shape[-2]))
+
+    def apart(view: View, role: str = "y") -> View:
+        """The view with the axes of the others."""
+        if flat and role == "y":
+            view = view.reshape((*view.shape[:-1], 1, view.shape[-1])) or view
+        return _grouped(view, groups, repeat=role in "kv") if groups > 1 else view
+
+    views = {role: apart(x, role) for role, x in views.items()} | {"y": apart(y)}
     merged = _merged(views)
     if merged is None:
         views = {role: copied(b, x) for role, x in views.items() if role != "y"}
         y = b.fresh(shape, len(shape) - 1, NO_HALO)
-        views["y"] = _grouped(y, groups, repeat=False) if groups > 1 else y
+        views["y"] = apart(y)
         merged = _merged(views)
         assert merged is not None
     append(b, layer, Matrices(views, *merged, kind))

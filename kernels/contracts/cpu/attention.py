@@ -4,6 +4,7 @@ from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.contracts.cpu.gemm import Three
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.cpu.tiles import OnTiles, TileSweep
+from bslite.kernels.contracts.cpu.update import UpdateSweep
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 
 
@@ -93,6 +94,52 @@ class RoundedAttention(Attention, kernel="rounded_attention"):
     def of_parts(self) -> int:
         """That of dot products of bfloat16."""
         return 1
+
+
+class AttentionGrad(StepRecord, kernel="attention_grad"):
+    """The gradients of attention: items are matrices, whose parts of y follow on one another.
+
+    Of a block of ``tile_rows`` queries, ``scores`` and ``slopes`` are the places of all weights and of their
+    gradients; products with those go ``block`` by ``block`` of keys. ``key_width`` and so on are as in
+    `Attention`; ``width``, ``panels`` and ``tail`` are those of gradients by q and k, ``wide`` and so on
+    those by v. ``k_panels`` and ``v_panels``: keys and values, packed as columns; ``k_rows``: keys, as rows;
+    ``q_rows`` and ``grad_rows``: a block of queries and of gradients; ``k_sums`` and ``v_sums``: gradients by
+    k and v, rows of whole registers.
+    """
+
+    of: Heads
+    grad: Operand
+    grad_axes: Three
+    grad_row: int
+    by_mask: int  # gradients by scores are stored, too
+    key_width: int
+    key_most: int
+    key_sweep: GemmSweep
+    tail_key_sweep: GemmSweep
+    width: int
+    panels: int
+    tail: int
+    most: int
+    sweep: GemmSweep
+    tail_sweep: GemmSweep
+    update: UpdateSweep
+    tail_update: UpdateSweep
+    wide: int
+    wide_panels: int
+    wide_tail: int
+    wide_update: UpdateSweep
+    tail_wide_update: UpdateSweep
+    slopes: int
+    k_panels: int
+    v_panels: int
+    k_rows: int
+    q_rows: int
+    grad_rows: int
+    k_sums: int
+    v_sums: int
+    table: int
+    minus_inf: float
+    plus_inf: float
 
 
 class SplitAttention(OnTiles, kernel="split_attention"):

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.attention.softmax import LOWEST, softmax_rows, times
+from bslite.kernels.cpu.attention.softmax import no_keys, softmax_rows, times
 from bslite.kernels.cpu.vector.across import hsum
-from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store_scalar
+from bslite.kernels.cpu.vector.memory import load_scalar, load_some
 from bslite.kernels.cpu.vector.simd import LANES, fma, splat
 
 f = np.float32
@@ -35,7 +35,7 @@ class Products(NamedTuple):
 
 
 @register_jitable
-def _nothing(x, x_row, rows, length):
+def nothing(x, x_row, rows, length):
     """The sum of 0 times each element: 0, or NaN if there is a NaN or an infinity among them."""
     acc = splat(f(0.0))
     for _ in range(rows):
@@ -67,9 +67,7 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
         last = min(s.rows, first + s.share_rows)
         made, stats = scratch + s.scores, scratch + s.stats
         begin(s, scratch)
-        for r in range(last - first):
-            store_scalar(stats + 8 * r, LOWEST)
-            store_scalar(stats + 8 * r + 4, f(0.0))
+        no_keys(stats, last - first)
         key = 0
         while key < keys:
             count = min(block, keys - key)
@@ -79,14 +77,14 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
             may_skip = False
             if causal and key:
                 may_skip = (
-                    _nothing(block_k, k_row, count, depth) + _nothing(block_v, v_row, count, features) == 0
+                    nothing(block_k, k_row, count, depth) + nothing(block_v, v_row, count, features) == 0
                 )
             packed = False
             row = first
             while row < last:
                 rows = min(tile_rows, last - row)
                 tile = q + row * q_row
-                if not (may_skip and key >= row + rows and _nothing(tile, q_row, rows, depth) == 0):
+                if not (may_skip and key >= row + rows and nothing(tile, q_row, rows, depth) == 0):
                     if not packed:
                         pack(s, scratch, block_k, block_v, count)
                         packed = True

@@ -41,49 +41,71 @@ def clear(s, scratch):
 
 
 @register_jitable
-def _pack(s, scratch, k, v, count):
-    """Packs a block of keys and values into panels."""
-    depth, features, key_width, width = s.depth, s.features, s.key_width, s.width
-    k_row, v_row, k_panels, v_panels = s.k_row, s.v_row, scratch + s.k_panels, scratch + s.v_panels
+def pack_columns(s, x, x_row, terms, count, panels):
+    """Packs ``count`` rows x of so many ``terms`` as columns: panels of keys, as `Attention` has them."""
+    key_width = s.key_width
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
-        pack_panel(k + c * k_row, 4, k_row, depth, count - c, registers, k_panels + 4 * c * depth)
-    for c in range(0, features, width * LANES):
-        registers = min(width, (features - c + LANES - 1) // LANES)
-        pack_panel(v + 4 * c, v_row, 4, count, features - c, registers, v_panels + 4 * c * count)
+        pack_panel(x + c * x_row, 4, x_row, terms, count - c, registers, panels + 4 * c * terms)
 
 
 @register_jitable
-def score_products(s, scratch, a, a_row, terms, rows, count):
-    """Scores of some rows of a, of so many ``terms`` each, and one block of packed keys: whole registers,
-    zeros beyond the block.
+def pack_rows(x, x_row, columns, count, width, panels):
+    """Packs ``count`` rows x: panels of ``width`` registers of their ``columns``."""
+    for c in range(0, columns, width * LANES):
+        registers = min(width, (columns - c + LANES - 1) // LANES)
+        pack_panel(x + 4 * c, x_row, 4, count, columns - c, registers, panels + 4 * c * count)
+
+
+@register_jitable
+def _pack(s, scratch, k, v, count):
+    """Packs a block of keys and values into panels."""
+    pack_columns(s, k, s.k_row, s.depth, count, scratch + s.k_panels)
+    pack_rows(v, s.v_row, s.features, count, s.width, scratch + s.v_panels)
+
+
+@register_jitable
+def column_products(s, scratch, a, a_row, terms, panels, rows, count, scores):
+    """Products of some rows of a, of so many ``terms`` each, with ``count`` packed columns: whole registers,
+    zeros beyond the columns.
     """
     s_row, key_width, most, clamp = s.score_row, s.key_width, s.key_most, s.minus_inf_cell
-    k_panels, scores = scratch + s.k_panels, scratch + s.scores
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
         sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
-        panel = k_panels + 4 * c * terms
+        panel = panels + 4 * c * terms
         ahead = panel + registers * terms * BYTES
         _products(sweep, rows, most, a, a_row, terms, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
                   ahead)  # fmt: skip
 
 
 @register_jitable
-def value_products(s, scratch, a, a_row, terms, rows, y, resume):
-    """``y (+)= a @ v`` for some rows of a, each of so many ``terms``, and one block of packed values."""
-    features, width, panels, y_row = s.features, s.width, s.panels, s.y_row
-    most, clamp, v_panels = s.most, s.minus_inf_cell, scratch + s.v_panels
+def row_products(s, scratch, a, a_row, terms, packed, high, columns, rows, y, y_row, resume):
+    """``y (+)= a @ b`` for some rows of a, and the first ``terms`` of ``high`` packed rows b."""
+    width, panels, most, clamp = s.width, s.panels, s.most, s.minus_inf_cell
     for p in range(panels):
         c = p * width * LANES
         sweep, last = s.sweep, LANES
         if p == panels - 1:
             sweep = s.tail_sweep
-            last = features - c - (s.tail - 1) * LANES
-        panel = v_panels + 4 * c * terms
-        ahead = panel + width * terms * BYTES
+            last = columns - c - (s.tail - 1) * LANES
+        panel = packed + 4 * c * high
+        ahead = panel + width * high * BYTES
         _products(sweep, rows, most, a, a_row, terms, panel, y + 4 * c, y_row, scratch, resume, clamp, last,
                   ahead)  # fmt: skip
+
+
+@register_jitable
+def score_products(s, scratch, a, a_row, terms, rows, count):
+    """Scores of some rows of a and one block of packed keys."""
+    column_products(s, scratch, a, a_row, terms, scratch + s.k_panels, rows, count, scratch + s.scores)
+
+
+@register_jitable
+def value_products(s, scratch, a, a_row, terms, rows, y, resume):
+    """``y (+)= a @ v`` for some rows of a and one block of packed values."""
+    features, y_row, packed = s.features, s.y_row, scratch + s.v_panels
+    row_products(s, scratch, a, a_row, terms, packed, terms, features, rows, y, y_row, resume)
 
 
 @register_jitable

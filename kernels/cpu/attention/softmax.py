@@ -85,6 +85,14 @@ def times(y, length, factor):
 
 
 @register_jitable
+def no_keys(stats, rows):
+    """The statistics of rows that no key has come to."""
+    for r in range(rows):
+        store_scalar(stats + 8 * r, LOWEST)
+        store_scalar(stats + 8 * r + 4, f(0.0))
+
+
+@register_jitable
 def softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
     """Turns scores into exponentials, and updates the rows' statistics and the sums in y to match."""
     kind, causal, scale, features = s.mask_kind, s.causal, s.scale, s.features

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -29,17 +29,20 @@ LEAST_ROWS = 64  # of an item: each item packs all keys and values for itself
 @CPU.register("attention")
 def lower_attention(b: CpuBuilder, layer: Layer) -> None:
     """Lower attention: heads and batch are axes around matrices, walked by strides or copied."""
-    node = layer.node
-    keys = b.shapes[node.inputs[1]][-2]
+    lower(b, layer, lambda name: b.read(name, inner=-1, exact=True), row_mask(b, layer), _step)
 
-    def row_mask(mask: View) -> View:
-        """The mask with its rows contiguous and as long as there are keys."""
+
+def row_mask(b: CpuBuilder, layer: Layer) -> Callable[[View], View]:
+    """What brings a mask to contiguous rows, as long as there are keys."""
+    keys = b.shapes[layer.node.inputs[1]][-2]
+
+    def arranged(mask: View) -> View:
         if mask.shape[-1:] == (keys,):
             return b.arranged(mask, -1, exact=True)
         lead = mask.shape[:-1] or (1,)
         return copied(b, mask.broadcast((*lead, keys)))
 
-    lower(b, layer, lambda name: b.read(name, inner=-1, exact=True), row_mask, _step)
+    return arranged
 
 
 class Tiles(NamedTuple):
@@ -78,7 +81,7 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     (rows, depth), (keys, features) = views["q"].shape[-2:], views["v"].shape[-2:]
     size = Size(rows, keys, depth, features)
     matrices = size_of(tuple(given.sizes))
-    heads = functools.partial(_heads, layer, given, size)
+    heads = functools.partial(heads_of, layer, given, size)
     if on_tiles(b, size):
         record, scratch = split_record(b, layer, heads, matrices, size)
     else:
@@ -88,8 +91,8 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     step(b, record, matrices * record.of.shares, reads, [views["y"]], scratch=scratch)
 
 
-def _heads(layer: Layer, given: Matrices, size: Size, **cut: int) -> Heads:
-    """What both arithmetics share; ``cut``: how rows and keys are cut, and places of scores."""
+def heads_of(layer: Layer, given: Matrices, size: Size, **cut: int) -> Heads:
+    """What all kernels share; ``cut``: how rows and keys are cut, and places of scores."""
     views, sizes, runs, mask = given
     attrs = layer.node.attrs
     none = views["q"], (0,) * OUTER, 0
@@ -124,10 +127,7 @@ def _record(
     if flag:
         rows = tiles.tile_rows
         parts |= {"k_cells": tiles.block * cell_row, "q_cells": rows * cell_row, "e_cells": rows * e_row}
-    places, at = dict[str, int](), CLEAR * lanes
-    for name, length in parts.items():
-        places[name] = 4 * at
-        at += -(-length // lanes) * lanes
+    places, at = places_of(parts, lanes)
     shared = heads(
         shares=tiles.shares, share_rows=tiles.share_rows, block=tiles.block, tile_rows=tiles.tile_rows,
         scores=places["scores"], stats=places["stats"], score_row=4 * score_row,
@@ -147,6 +147,15 @@ def _record(
             e_cells=places["e_cells"], e_row=4 * e_row,
         )  # fmt: skip
     return record, at
+
+
+def places_of(parts: Mapping[str, int], lanes: int) -> tuple[dict[str, int], int]:
+    """Where parts of so many elements lie in scratch memory, in bytes, and elements of all of it."""
+    places, at = dict[str, int](), CLEAR * lanes
+    for name, length in parts.items():
+        places[name] = 4 * at
+        at += -(-length // lanes) * lanes
+    return places, at
 
 
 def pays(size: Size) -> bool:
