@@ -7,6 +7,7 @@ from bslite.gradients.nested import nested
 from bslite.gradients.sums import Sums
 from bslite.gradients.tape import GraphTape, learnt, measured
 from bslite.ops.values import Applied
+from bslite.passes.attention import fuse_attention
 from bslite.spec import ModelSpec
 
 
@@ -35,6 +36,8 @@ def gradient(
     sizes = {name: p.shape for name, p in spec.params.items()}
     keys = {key for key in wanted if key in sizes}
     inputs = {name for name in wanted if name not in keys}
+    if keys.isdisjoint(n.params["value"] for n in spec.nodes if n.op == "constant"):  # a mask may become part
+        spec = fuse_attention(spec)
     spec = nested(in_parts(spec, _reached(spec, inputs, keys)))
     reached = _reached(spec, inputs, keys)
     known = spec.infer_shapes(given)

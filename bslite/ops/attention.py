@@ -3,12 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
 from bslite.ops.values import Applied, Gradients, Value
 
+FEW = 8  # rows below which the products alone are faster than an op that packs all keys three times
 HEADS = ((2, 3, 10, 8),) * 3  # q, k and v of most cases
 
 OPTIONS = (
@@ -60,16 +63,16 @@ class Attention(Op):
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         """One op makes them all; where k, v or a mask were repeated, their gradients are added up."""
-        q, k, v, *mask = at.inputs
-        by_mask = 3 in at.wanted
-        made = q.op("attention_grad", k, v, grad, *mask, by_mask=by_mask, **at.attrs)
+        q, k, v = at.inputs[:3]
         lead, rows = grad.shape[:-2], q.shape[-2]
-        shapes = [x.shape[-2:] for x in (q, k, v)] + [(rows, k.shape[-2])] * by_mask
-        parts, start = [], 0
-        for shape in shapes:
-            part = made.sliced(len(lead), start, start + math.prod(shape))
-            parts.append(part.reshape(*lead, *shape))
-            start += math.prod(shape)
+        parts = in_products(at.inputs, grad, at.attrs)[: len(at.inputs)] if rows < FEW else []
+        if not parts:
+            by_mask, start = 3 in at.wanted, 0
+            made = q.op("attention_grad", k, v, grad, *at.inputs[3:], by_mask=by_mask, **at.attrs)
+            for shape in [x.shape[-2:] for x in (q, k, v)] + [(rows, k.shape[-2])] * by_mask:
+                part = made.sliced(len(lead), start, start + math.prod(shape))
+                parts.append(part.reshape(*lead, *shape))
+                start += math.prod(shape)
         each = q.shape[-3] // k.shape[-3] if at.attrs["grouped"] else 1
         parts[1:3] = (_together(part, each) for part in parts[1:3])
         return {i: part.sum_to(x.shape) for i, (part, x) in enumerate(zip(parts, at.inputs, strict=False))}
@@ -121,7 +124,38 @@ def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
     return (*x[:-3], q[-3], *x[-2:])
 
 
-def repeated(x: Value, each: int) -> Value:
+def in_products(ins: Sequence[Value], grad: Value, attrs: Attrs) -> list[Value]:
+    """The gradients by q, k, v, each as it is broadcast, and by the scores: all scores, their softmax, and
+    five products. ``ins``: q, k, v, perhaps a mask.
+    """
+    q, k, v, *mask = ins
+    if attrs["grouped"]:
+        k, v = (_repeated(x, q.shape[-3] // x.shape[-3]) for x in (k, v))
+    scale = q.shape[-1] ** -0.5 if attrs["scale"] is None else attrs["scale"]
+    scores = q.matmul(k.transposed()) * scale
+    rows, keys = scores.shape[-2:]
+    if attrs["is_causal"]:
+        later = np.arange(keys) > np.arange(rows)[:, None]
+        scores = scores + grad.tape.constant(np.where(later, -np.inf, 0.0))
+    for seen in mask:
+        bools = seen.dtype == "bool"
+        scores = scores + (seen.where(grad.tape.constant(0.0), -math.inf) if bools else seen)
+    if safe := attrs["no_key"] == "zero" and (mask or attrs["is_causal"]):
+        none = scores.op("amax", axes=(-1,), keepdim=True).op("equal", -math.inf)
+        scores = none.where(0.0, scores)
+    weights = scores.op("softmax", axis=-1)
+    weights = none.where(0.0, weights) if safe else weights
+    by_weights = grad.matmul(v.transposed())
+    by_scores = weights * (by_weights - (by_weights * weights).sum(-1, keepdim=True))
+    return [
+        by_scores.matmul(k) * scale,
+        by_scores.transposed().matmul(q) * scale,
+        weights.transposed().matmul(grad),
+        by_scores,
+    ]
+
+
+def _repeated(x: Value, each: int) -> Value:
     """Every head ``each`` times."""
     if each == 1:
         return x
@@ -131,7 +165,7 @@ def repeated(x: Value, each: int) -> Value:
 
 
 def _together(x: Value, each: int) -> Value:
-    """The sum over what `repeated` repeats."""
+    """The sum over what `_repeated` repeats."""
     if each == 1:
         return x
     *lead, heads, rows, depth = x.shape

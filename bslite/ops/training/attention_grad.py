@@ -3,11 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.attention import OPTIONS, repeated
+from bslite.ops.attention import OPTIONS, in_products
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, case, get, parse_attrs
 from bslite.ops.values import Param, Value
 
@@ -50,30 +48,8 @@ class AttentionGrad(Op):
     def parts(self, ins: Sequence[Value], attrs: Attrs) -> Value:
         """The same as all scores, their softmax, and five products."""
         q, k, v, grad, *mask = ins
-        if attrs["grouped"]:
-            k, v = (repeated(x, q.shape[-3] // x.shape[-3]) for x in (k, v))
-        scale = q.shape[-1] ** -0.5 if attrs["scale"] is None else attrs["scale"]
-        scores = q.matmul(k.transposed()) * scale
-        rows, keys = scores.shape[-2:]
-        if attrs["is_causal"]:
-            later = np.arange(keys) > np.arange(rows)[:, None]
-            scores = scores + grad.tape.constant(np.where(later, -np.inf, 0.0))
-        for seen in mask:
-            bools = seen.dtype == "bool"
-            scores = scores + (seen.where(grad.tape.constant(0.0), -math.inf) if bools else seen)
-        none = scores.op("amax", axes=(-1,), keepdim=True).op("equal", -math.inf)
-        safe = attrs["no_key"] == "zero" and (mask or attrs["is_causal"])
-        weights = (none.where(0.0, scores) if safe else scores).op("softmax", axis=-1)
-        weights = none.where(0.0, weights) if safe else weights
-        by_weights = grad.matmul(v.transposed())
-        by_scores = weights * (by_weights - (by_weights * weights).sum(-1, keepdim=True))
-        parts = [
-            by_scores.matmul(k) * scale,
-            by_scores.transposed().matmul(q) * scale,
-            weights.transposed().matmul(grad),
-            *([by_scores] if attrs["by_mask"] else []),
-        ]
         lead = grad.shape[:-2]
+        parts = in_products([q, k, v, *mask], grad, attrs)[: 3 + attrs["by_mask"]]
         first, *others = (x.expand((*lead, *x.shape[-2:])).reshape(*lead, -1) for x in parts)
         return first.op("concat", *others, axis=len(lead))
 

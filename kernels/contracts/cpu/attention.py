@@ -97,7 +97,10 @@ class RoundedAttention(Attention, kernel="rounded_attention"):
 
 
 class AttentionGrad(StepRecord, kernel="attention_grad"):
-    """The gradients of attention: items are matrices, whose parts of y follow on one another.
+    """The gradients of attention, whose parts of y follow on one another for each matrix.
+
+    Those by keys and values are sums over all queries: with several ``shares`` of these, ``sums`` holds their
+    parts, of all ``matrices`` for the first share, then for the next one. With one it is not used.
 
     Of a block of ``tile_rows`` queries, ``scores`` and ``slopes`` are the places of all weights and of their
     gradients; products with those go ``block`` by ``block`` of keys. ``key_width`` and so on are as in
@@ -111,6 +114,8 @@ class AttentionGrad(StepRecord, kernel="attention_grad"):
     grad: Operand
     grad_axes: Three
     grad_row: int
+    sums: Operand
+    matrices: int
     by_mask: int  # gradients by scores are stored, too
     key_width: int
     key_most: int

@@ -2,9 +2,9 @@
 
 With P the weights, dy the gradient from behind and scores ``q @ k^T * scale + mask``: ``dP = dy @ v^T`` and
 ``dS = P * (dP - sum(P * dP))``. The gradients by q, k and v are ``dS @ k`` and ``dS^T @ q``, both times the
-scale, and ``P^T @ dy`` (FlashAttention, arXiv 2205.14135, appendix B.2). All keys of a block of queries are at
-hand, so nothing of the forward pass is needed. Of the five products for each block, the last two add up over
-blocks: rank-one updates, as those of a filter's gradient are.
+scale, and ``P^T @ dy`` (FlashAttention, arXiv 2205.14135, appendix B.2). All keys of a block of queries are
+at hand, so nothing of the forward pass is needed. Of the five products for each block, the last two add up
+over blocks: rank-one updates, as those of a filter's gradient are.
 """
 
 import numpy as np
@@ -76,10 +76,11 @@ def _updates(sweep, tail_sweep, count, a, a_row, table, rows, panels, width, pac
 
 @step_kernel(AttentionGrad)
 def attention_grad(step, bases, item, scratch):
-    """Computes the gradients of one matrix of queries."""
+    """Computes the gradients of a run of rows of one matrix of queries."""
     s = F(step, bases)
     n1, n2 = s.n1, s.n2
-    i0, i1, i2 = item // (n1 * n2), item // n2 % n1, item % n2
+    share, matrix = item % s.shares, item // s.shares
+    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
     q = s.q + i0 * s.q_axes0 + i1 * s.q_axes1 + i2 * s.q_axes2
     k = s.k + i0 * s.k_axes0 + i1 * s.k_axes1 + i2 * s.k_axes2
     v = s.v + i0 * s.v_axes0 + i1 * s.v_axes1 + i2 * s.v_axes2
@@ -96,8 +97,10 @@ def attention_grad(step, bases, item, scratch):
     k_wide = ((s.panels - 1) * s.width + s.tail) * BYTES
     v_wide = ((s.wide_panels - 1) * s.wide + s.wide_tail) * BYTES
     by_keys = y + 4 * rows * depth
+    by_scores = by_keys + 4 * keys * (depth + features)
+    if s.shares > 1:
+        by_keys = s.sums + (share * s.matrices + matrix) * 4 * keys * (depth + features)
     by_values = by_keys + 4 * keys * depth
-    by_scores = by_values + 4 * keys * features
     clear(s, scratch)
     _zeros(k_sums, keys * (k_wide // 4))
     _zeros(v_sums, keys * (v_wide // 4))
@@ -111,9 +114,10 @@ def attention_grad(step, bases, item, scratch):
         all_of_it = nothing(q, q_row, rows, depth) + nothing(grad, grad_row, rows, features)
         all_of_it += nothing(k, k_row, keys, depth) + nothing(v, v_row, keys, features)
         may_skip = all_of_it == 0
-    row = 0
-    while row < rows:
-        count, high = keys, min(s.tile_rows, rows - row)
+    row = share * s.share_rows
+    last = min(rows, row + s.share_rows)
+    while row < last:
+        count, high = keys, min(s.tile_rows, last - row)
         if may_skip:
             count = min(keys, (row + high + key_panel - 1) // key_panel * key_panel)
         tile, behind = q + row * q_row, grad + row * grad_row

@@ -100,16 +100,23 @@ def reduce_rows(b: CpuBuilder, layer: Layer, x: View, y: View) -> None:
     assert done, layer.name
 
 
+def add_parts(b: CpuBuilder, x: View, y: View) -> None:
+    """Append the step of ``y``, the sum along axis 0 of x in the order of the parts; both have contiguous
+    rows, and few axes in front of them.
+    """
+    axes = range(1, len(x.shape))
+    results = _Results(x.shape[0], 1.0, 0)
+    done = _reduce_step(b, Reduction("sum", False), x, y, (0,), axes, axes[-1], results, x.start)
+    assert done
+
+
 def sum_of_parts(b: CpuBuilder, x: View) -> View:
     """The sum along axis 0 of a row-major view, in the order of the parts; with one part, that."""
     rest = x.shape[1:]
     if x.shape[0] == 1:
         return View(x.buffer, x.offset, rest, x.strides[1:])
     y = b.dense(rest)
-    flat, total = b.reshaped(x, (x.shape[0], size_of(rest))), b.reshaped(y, (size_of(rest),))
-    results = _Results(x.shape[0], 1.0, 0)
-    done = _reduce_step(b, Reduction("sum", False), flat, total, (0,), (1,), 1, results, x.start)
-    assert done
+    add_parts(b, b.reshaped(x, (x.shape[0], size_of(rest))), b.reshaped(y, (size_of(rest),)))
     return y
 
 
