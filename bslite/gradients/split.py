@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bslite.errors import SpecError
 from bslite.gradients.cut import cheapest
 from bslite.ops import Kind
+from bslite.passes.layouts import channels_second
 from bslite.spec import Input, ModelSpec, Node
 
 #: Kinds of nodes that the backward pass may make again: a pass over memory at most, which it fuses.
@@ -86,7 +87,8 @@ def split(
     kept = _kept(joint, nodes, shapes, needed - late, set(names), policy, memory)
     again = _again(nodes, kept, needed)
     early = _forward_nodes(joint, {*made, *kept}, late)
-    saved = tuple(_handed(name, shapes[name], joint.dtypes[name]) for name in kept)
+    images = channels_second(joint, shapes)
+    saved = tuple(_handed(name, shapes[name], joint.dtypes[name], name in images) for name in kept)
     turned = [s for s in saved if s.name != s.value]
     early += [Node(s.name, "permute", (s.value,), attrs={"order": LAST}) for s in turned]
     back = [Node(s.value, "permute", (s.name,), attrs={"order": SECOND}) for s in turned]
@@ -103,8 +105,8 @@ def split(
     return Halves(forward, backward, reads, saved, tuple(again))
 
 
-def _handed(value: str, shape: tuple[int, ...], dtype: str) -> Saved:
-    if len(shape) != 4:
+def _handed(value: str, shape: tuple[int, ...], dtype: str, image: bool) -> Saved:
+    if len(shape) != 4 or not image:
         return Saved(value, value, shape, dtype)
     return Saved(value, f"{value}/channels last", tuple(shape[i] for i in LAST), dtype)
 
@@ -138,6 +140,9 @@ def _kept(
     """The values to save, in order."""
     free = inputs | {node.name for node in joint.nodes if not node.inputs}
     prices = {name: 0 if name in free else math.prod(shape) * CELL for name, shape in shapes.items()}
+    # Heads are a view of what a linear layer made, which lies in memory as it is saved.
+    heads = [n for n in nodes if nodes[n].declaration.kind is Kind.MOVEMENT and len(shapes[n]) > 3]
+    prices |= {name: prices[name] + 1 for name in heads}
     kept = needed if policy == "save" else _cheapest(joint, nodes, needed, prices)
     if memory is not None and sum(prices[name] for name in kept) > memory:
         costs = {name: _flops(joint, node, shapes) for name, node in nodes.items()}

@@ -13,8 +13,8 @@ from bslite import ModelSpec, reference
 from bslite.engines.cpu.detect import detect
 from bslite.ops import Shape
 from bslite.passes import simplify
+from bslite.passes.layouts import channels_second
 from bslite.plan import build_plan
-from bslite.plan.core.layouts import channels_second
 
 
 def second(spec: ModelSpec) -> set[str]:

@@ -9,9 +9,10 @@ from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.ops import Shape
 from bslite.ops.resampling import Taps
+from bslite.passes.layouts import channels_second
 from bslite.plan.core.bands import Crop, Rows, hull
 from bslite.plan.core.concats import Place
-from bslite.plan.core.layouts import channels_second, innermost
+from bslite.plan.core.layouts import innermost
 from bslite.plan.core.plan import Const, Step
 from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
 from bslite.spec import ModelSpec

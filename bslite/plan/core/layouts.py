@@ -1,42 +1,7 @@
-"""The axis of a value that is innermost in memory: the channels, wherever they are.
+"""The axis of a value that is innermost in memory: the channels, wherever they are (`passes/layouts.py`)."""
 
-Features and tokens have them at the last axis. Values of rank 3 and 5 may have them at axis 1: signals and
-volumes that convolutions and pools work on. Values of rank 4 are images, with channels at axis 1, or rows:
-heads of an attention, windows of tokens. The ops around a value decide.
-"""
-
-from collections.abc import Mapping
-
-from bslite.ops import Kind, Shape
 from bslite.plan.core.views import channel_axis
-from bslite.spec import ModelSpec
 
-#: Ops on signals and volumes: windows move along the axes after the channels.
-WINDOWS = frozenset(
-    f"{family}{axes}d"
-    for axes in (1, 3)
-    for family in (
-        "conv", "int_conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_max_pool",
-        "adaptive_avg_pool",
-    )
-) | {"max_pool_places", "pool_grad"}  # fmt: skip
-#: Ops that keep the place of every axis, besides the pointwise ones.
-SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn", "dropout"))
-
-
-#: Ops that work on images, whose channels are axis 1.
-IMAGES = frozenset(
-    ("conv2d", "int_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
-     "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm",
-     "batch_stats", "batch_sums", "batch_norm_grad", "scale_shift", "max_pool_places",
-     "pool_grad", "lrn", "prelu")
-)  # fmt: skip
-#: Ops that work on rows, along the last axis; those of the second line if that is their axis.
-ROWS = frozenset(("linear", "int_linear", "matmul", "attention", "layer_norm", "rms_norm"))
-ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
-
-
-PAIR = 2  # the last axis of complex numbers
 FEW = 4  # channels that are no row where they alone are reduced: lanes of another axis stand side by side
 
 
@@ -50,61 +15,3 @@ def innermost(rank: int, channels_second: bool) -> int:
 def reduced_channels(rank: int, channels_second: bool) -> int:
     """The axis of the channels where values are reduced: of images axis 1, of all else the last one."""
     return innermost(rank, channels_second) if rank == 4 else channel_axis(rank)
-
-
-def channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
-    """The values of rank 3 to 5 whose channels are axis 1.
-
-    Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
-    rank 4: all but those so joined to ops on rows, or to rows of pairs, and to none on images. Found once for
-    sizes that are alike: only ranks and rows of pairs have a say in it.
-    """
-    alike = tuple(-PAIR if _pairs(shape) else len(shape) for shape in shapes.values())
-    known: dict[Shape, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
-    if alike not in known:
-        known[alike] = _channels_second(spec, shapes)
-    return known[alike]
-
-
-def _pairs(shape: Shape) -> bool:
-    """Whether a value of rank 4 looks like complex numbers."""
-    return len(shape) == 4 and shape[-1] == PAIR
-
-
-def _channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
-    windows: set[str] = set()
-    images: set[str] = set()
-    rows: set[str] = set()
-    linked: dict[str, set[str]] = {}
-    for node in spec.nodes:
-        op = node.declaration.plain
-        read = node.inputs[: len(node.inputs) - len(node.given)]
-        names = [n for n in (*read, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
-        four = [n for n in names if len(shapes[n]) == 4]
-        if op in WINDOWS or op == "upsample":
-            windows.update(n for n in names if len(shapes[n]) != 4)
-        if op in IMAGES:
-            images.update(four)
-        elif op in ROWS or (op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
-            rows.update(four)
-        rows.update(n for n in four if _pairs(shapes[n]))
-        if op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
-            rank = len(shapes.get(node.name, ()))
-            for name in (n for n in names if len(shapes[n]) == rank and n != node.name):
-                linked.setdefault(name, set()).add(node.name)
-                linked.setdefault(node.name, set()).add(name)
-    rest = _joined(rows, linked) - _joined(images, linked)
-    whole = {n for n, shape in shapes.items() if len(shape) == 4}
-    return frozenset(_joined(windows, linked) | whole - rest)
-
-
-def _joined(found: set[str], linked: Mapping[str, set[str]]) -> set[str]:
-    """The values and all that links join them to."""
-    found = set(found)
-    waiting = list(found)
-    while waiting:
-        for name in linked.get(waiting.pop(), ()):
-            if name not in found:
-                found.add(name)
-                waiting.append(name)
-    return found

@@ -7,10 +7,10 @@ from bslite.errors import EngineError
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import Layer, by_level, fuse, most_alive
+from bslite.passes.layouts import channels_second
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import place_concats
 from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
-from bslite.plan.core.layouts import channels_second
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
