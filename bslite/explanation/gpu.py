@@ -10,7 +10,7 @@ from bslite.explanation.data.memory import bytes_held
 from bslite.explanation.views.text import framed, percent, shortened
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
-from bslite.passes import simplify
+from bslite.passes import simplify_for_gpu
 from bslite.plan.cuda import build_plan
 from bslite.spec import ModelSpec
 
@@ -80,7 +80,7 @@ def explain_on_gpu(
     driver, named = None, "a machine as described"
     if machine is None:
         machine, named, driver = _here(device)
-    simple = simplify(spec)
+    simple = simplify_for_gpu(spec)
     plan = build_plan(simple, shapes, machine, input_strides=strides)
     rows = gpu_rows(spec, simple, plan, machine, driver)
     memory = bytes_held(simple, plan)

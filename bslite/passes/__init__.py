@@ -3,7 +3,13 @@
 from bslite.passes.fuse import Layer, fuse
 from bslite.passes.order import by_level, most_alive
 from bslite.passes.rewrite import readers
-from bslite.passes.simplify import batch_norm_scale_shift, fold_batch_norms, simplify, why_not_folded
+from bslite.passes.simplify import (
+    batch_norm_scale_shift,
+    fold_batch_norms,
+    simplify,
+    simplify_for_gpu,
+    why_not_folded,
+)
 
 __all__ = [
     "Layer",
@@ -14,5 +20,6 @@ __all__ = [
     "most_alive",
     "readers",
     "simplify",
+    "simplify_for_gpu",
     "why_not_folded",
 ]

@@ -2,14 +2,15 @@
 
 The op never stores the scores. A model may scale the scores, or q or k beforehand, by a number or by one for
 each head. It may add any number of masks; constant masks become one. It may hide keys by a condition, a
-known or a computed one. Between additions it may cut the first axis of the scores in two (Swin adds one mask
-per window of an image, and folds images and windows again).
+known or a computed one. A dropout may multiply the weights by noise. Between additions it may cut the first
+axis of the scores in two (Swin adds one mask per window of an image, and folds images and windows again).
 """
 
 import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
@@ -36,6 +37,7 @@ class Match:
     masks: list[str] = field(default_factory=list)  # that are added
     hides: list[str] = field(default_factory=list)  # that cover scores, all with ...
     fill: float | None = None  # ... this number
+    noise: str = ""  # that weights are multiplied by, if any
     cut: Node | None = None  # the reshape that cuts the first axis in two,
     joined: Node | None = None  # and the one that undoes it
     gone: list[Node] = field(default_factory=list)
@@ -65,16 +67,19 @@ class Finder:
 
     def match(self, node: Node) -> Match | None:
         """The attention whose last product is ``node``, or None if it is no such product."""
-        softmax = self._inner(node.inputs[0]) if node.op == "matmul" else None
+        weights = self._inner(node.inputs[0]) if node.op == "matmul" else None
+        softmax, noise = self._dropped(weights) if weights is not None else (None, "")
         if softmax is None or softmax.op != "softmax" or len(self.shapes[softmax.name]) < 3:
             return None
         if softmax.attrs["axis"] not in (-1, len(self.shapes[softmax.name]) - 1):
             return None
-        found = Match("", "", node.inputs[1], gone=[softmax])
+        found = Match("", "", node.inputs[1], noise=noise, gone=[softmax])
+        if noise:
+            found.gone.append(cast(Node, weights))
         above: Node | None = self._inner(softmax.inputs[0])
         while above is not None and above.op != "matmul":
             above = self._take(above, found)
-        if above is None or (found.joined is None) != (found.cut is None):
+        if above is None or (found.joined is None) != (found.cut is None) or (found.cut and noise):
             return None
         found.q, found.k = above.inputs
         found.gone.append(above)
@@ -82,6 +87,15 @@ class Finder:
         if found.cut is not None and not self._masks_fit(found):
             return None
         return found
+
+    def _dropped(self, weights: Node) -> tuple[Node | None, str]:
+        """The node that makes weights, perhaps before a dropout, and the noise of that."""
+        if weights.op == "mul":
+            for name, noise in (weights.inputs, weights.inputs[::-1]):
+                softmax, alike = self._inner(name), self.shapes[name] == self.shapes[noise]
+                if alike and softmax is not None and softmax.op == "softmax":
+                    return softmax, noise
+        return weights, ""
 
     def _inner(self, name: str) -> Node | None:
         """The node that makes the value ``name``, if exactly one node reads that value."""
@@ -252,7 +266,7 @@ class Writer:
         k = self._keys()
         shapes = self.finder.shapes
         if match.cut is None:
-            ends = (q, k, v, *self._mask())
+            ends = (q, k, v, *self._mask(), *([match.noise] if match.noise else []))
             self.made.append(Node(name, "attention", ends, attrs=self._attrs()))
             return self.made
         assert match.joined is not None
@@ -281,7 +295,7 @@ class Writer:
         return name
 
     def _attrs(self) -> Mapping[str, object]:
-        return {"scale": self.match.scale, "no_key": "nan"}
+        return {"scale": self.match.scale, "no_key": "nan", "dropped": bool(self.match.noise)}
 
     def _keys(self) -> str:
         """The name of k as ``[..., S, E]``, with the last two axes that the product exchanges in order."""

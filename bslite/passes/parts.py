@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from bslite.errors import UnsupportedError
 from bslite.ops import get, infer, parse_attrs
+from bslite.ops.attention import Attention
 from bslite.ops.core import Attrs
 from bslite.ops.training.attention_grad import AttentionGrad
 from bslite.ops.training.batch import BatchNormGiven
@@ -61,12 +62,14 @@ def batch_norm_in_parts(draft: Draft, node: Node) -> bool:
     return _written(draft, node, op.parts)
 
 
-def attention_gradients_in_parts(spec: ModelSpec) -> ModelSpec:
-    """The gradients of attention as the products that they are, for engines that have no kernel of them."""
+def attention_in_parts(spec: ModelSpec) -> ModelSpec:
+    """Gradients of attention, and attention with dropouts, as the products that they are: for engines that
+    have no kernel of them.
+    """
     draft = Draft(spec)
     for node in spec.nodes:
         op = node.declaration
-        if isinstance(op, AttentionGrad):
+        if isinstance(op, AttentionGrad) or (isinstance(op, Attention) and node.attrs["dropped"]):
             _written(draft, node, op.parts)
     return draft.spec_now()
 

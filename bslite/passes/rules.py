@@ -14,6 +14,7 @@ from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS
 from bslite.passes.fuse import ACTIVATIONS, BINARY
 from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
+from bslite.passes.masks import mask_of_all
 from bslite.passes.merged import (
     matrix_of_all,
     multiplied_apart,
@@ -62,6 +63,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "linear": (one_hot_product,),
     "matmul": (one_hot_product, matrix_into_weight, multiplied_apart, matrix_of_all),
     "softmax": (softmax_apart,),
+    **dict.fromkeys(("attention", "attention_grad"), (mask_of_all,)),
     "where": (does_nothing,),
 }
 

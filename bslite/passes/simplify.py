@@ -11,6 +11,7 @@ from bslite.passes.attention import fuse_attention
 from bslite.passes.channels import scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.passes.parts import attention_in_parts
 from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
 from bslite.passes.rules import apply_rules
@@ -103,6 +104,11 @@ def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool | None 
     parameters. ``dots``: how the machine multiplies bytes (`choose_quads`).
     """
     return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
+
+
+def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
+    """The simplified model, of ops that GPUs have kernels for."""
+    return simplify(attention_in_parts(spec))
 
 
 def rewrite(spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False) -> ModelSpec:

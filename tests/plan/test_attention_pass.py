@@ -66,6 +66,12 @@ def computed_masks(n: Net) -> str:
     return n.weighted(n("add", n("add", n.scores(), mask), n("add", n.constant(ROWS, KEYS), mask)))
 
 
+def noisy(n: Net) -> str:
+    """A dropout in training: weights times noise of their shape, here of the model's inputs."""
+    weights = n("softmax", n("add", n.scores(), n.constant(ROWS, KEYS)), axis=-1)
+    return n("matmul", n("mul", n("tanh", n.scores()), weights), "v")
+
+
 def windows(n: Net) -> str:
     """Swin's: a bias for all windows, then a mask for each of the two windows of an image."""
     scores = n("reshape", n("add", n.scores(), n.constant(1, 3, ROWS, KEYS)), shape=(-1, 2, 3, ROWS, KEYS))
@@ -90,6 +96,7 @@ FOUND: dict[str, Write] = {
     "computed masks": computed_masks,
     "dropped out": lambda n: n("matmul", n("dropout", n("softmax", n.scores(), axis=3), p=0.5), "v"),
     "keys transposed before": turned_first,
+    "times noise": noisy,
     "keys scaled after they are transposed": lambda n: n.weighted(
         n("matmul", "q", n("mul", n("permute", "k", order=(0, 1, 3, 2)), n.constant()))
     ),
@@ -129,6 +136,9 @@ LEFT: dict[str, Write] = {
     "hidden keys keep a weight": lambda n: n.weighted(n("where", n.causal(), n.scores(), n.number(-5.0))),
     "hidden keys keep some weight": lambda n: n.weighted(n("where", n.shown(), n.scores(), n.number(-1e4))),
     "scaled by key": lambda n: n.weighted(n("mul", n.scores(), n.constant(KEYS))),
+    "noise for each key": lambda n: n(
+        "matmul", n("mul", n("softmax", n.scores(), axis=-1), n.constant(KEYS)), "v"
+    ),
     "another function": lambda n: n.weighted(n("tanh", n.scores())),
 }
 
@@ -146,7 +156,8 @@ def test_found(write: Write, batch: int) -> None:
     fused = simplify(spec)
     ops = [n.op for n in fused.nodes]
     assert ops.count("attention") == 1
-    assert not {"softmax", "matmul", "dropout"} & set(ops)
+    assert not {"softmax", "dropout"} & set(ops)
+    assert ops.count("matmul") == (write is noisy)  # what noise is computed by
     assert fused.outputs == spec.outputs
     exact = reference.run(spec, inputs, np.float64)[0]
     peer = reference.run(spec, inputs, np.float32)[0]
@@ -238,3 +249,19 @@ def test_keys_hidden_twice_weigh_as_they_did(which: str, fill: float) -> None:
     assert [n.op for n in simplify(spec).nodes].count("attention") == fused
     want, got = reference.run(spec, [q, k, v], np.float32)[0], bslite.run(spec, [q, k, v])
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("mask", "left"),
+    [
+        (np.ones((1, 1, ROWS, KEYS), bool), 3),
+        (np.zeros((ROWS, KEYS), np.float32), 3),
+        (np.ones((KEYS,), np.float32), 4),
+        (np.arange(KEYS) < KEYS - 1, 4),
+    ],
+)
+def test_a_mask_that_hides_nothing_goes(mask: Any, left: int) -> None:
+    net = Net()
+    spec = net.build(net("attention", "q", "k", "v", net("constant", value=mask)))
+    (node,) = (n for n in simplify(spec).nodes if n.op == "attention")
+    assert len(node.inputs) == left

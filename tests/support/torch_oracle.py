@@ -70,7 +70,14 @@ def grouped_linear(x: Tensor, ends: Tensor, *, weight: Tensor) -> Tensor:
 
 
 @oracle
-def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type: ignore[no-untyped-def]
+def attention(q, k, v, *others, scale, is_causal, grouped, no_key, dropped):  # type: ignore[no-untyped-def]
+    mask = others[0] if len(others) > dropped else None
+    if dropped:  # the product with 1 is the weights
+        if grouped:
+            k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
+        ones = torch.eye(k.shape[-2], dtype=q.dtype).expand(*k.shape[:-1], k.shape[-2])
+        how = {"scale": scale, "is_causal": is_causal, "grouped": False, "no_key": no_key}
+        return attention(q, k, ones, *others[:-1], **how, dropped=False) * others[-1] @ v
     if no_key == "zero" and not (is_causal and mask is not None):
         with sdpa_kernel(SDPBackend.MATH):  # others leave keys out, with what NaN among them does
             return F.scaled_dot_product_attention(
@@ -85,19 +92,19 @@ def attention(q, k, v, mask=None, *, scale, is_causal, grouped, no_key):  # type
 
 
 @oracle
-def attention_grad(q, k, v, grad, mask=None, *, grouped, by_mask, **attrs):  # type: ignore[no-untyped-def]
+def attention_grad(q, k, v, grad, *others, grouped, by_mask, **attrs):  # type: ignore[no-untyped-def]
     """Of copies for each matrix: torch's gradients by q, k, v and what is added to the scores."""
     if grouped:
         k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
     with torch.enable_grad():
         q, k, v = (x.expand(*grad.shape[:-2], *x.shape[-2:]) for x in (q, k, v))
+        by = [q, k, v]
         if by_mask:
-            mask = mask.expand(*grad.shape[:-1], k.shape[-2])
-        by = [q, k, v, *([mask] if by_mask else [])]
+            by += [others[0].expand(*grad.shape[:-1], k.shape[-2])]
         asked = any(x.requires_grad for x in (*by, grad))
         if not asked:
             by = [x.clone().requires_grad_() for x in by]
-        y = attention(*by[:3], by[3] if by_mask else mask, grouped=False, **attrs)
+        y = attention(*by, *others[by_mask:], grouped=False, **attrs)
         made = torch.autograd.grad(y, by, grad, create_graph=asked)
     return torch.cat([x.flatten(len(grad.shape) - 2) for x in made], -1)
 

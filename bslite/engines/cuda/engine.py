@@ -14,8 +14,7 @@ from bslite.engines.cuda.driver import Array, Driver, Memory, span
 from bslite.engines.cuda.library import library_of
 from bslite.engines.cuda.session import CudaSession
 from bslite.ops import Shape
-from bslite.passes import simplify
-from bslite.passes.parts import attention_gradients_in_parts
+from bslite.passes import simplify_for_gpu
 from bslite.plan import Const
 from bslite.plan.core.views import contiguous, size_of
 from bslite.plan.cuda import build_plan
@@ -29,7 +28,7 @@ class CudaEngine:
     """Plans and constants of one ModelSpec on one device. Get it through `engine_for`."""
 
     def __init__(self, spec: ModelSpec, driver: Driver) -> None:
-        self.spec = simplify(attention_gradients_in_parts(spec))
+        self.spec = simplify_for_gpu(spec)
         self.driver = driver
         self._constants: dict[Const, Memory] = {}
         self._sessions: Recent[tuple[Any, ...], CudaSession] = Recent(MAX_PLANS, self._keep_captured)

@@ -3,7 +3,6 @@
 Those within attention and between layers of recurrent networks are taken out of them.
 """
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +12,6 @@ from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.put import put
 
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
-NEVER = -1e30  # a score whose softmax is 0
 
 
 def draw(graph: Any, node: Any, noise: Any) -> None:
@@ -47,51 +45,32 @@ def _dropped(graph: Any, at: Any, noise: Any, x: Any, p: float, whole: bool = Fa
     """``x`` times noise; with ``whole``, of a number for each image and channel."""
     if not p:
         return x
-    value = x.meta["val"]
+    drawn = _noise(graph, at, noise, x.meta["val"], p, whole)
+    return put(graph, at, load_torch().ops.aten.mul.Tensor, x, drawn)
+
+
+def _noise(graph: Any, at: Any, noise: Any, value: Any, p: float, whole: bool = False) -> Any:
+    """The noise for a ``value``."""
     size, stride = list(value.shape), list(value.stride())
     if whole:
         size = [*size[:2], *[1] * (len(size) - 2)]
         stride = [size[1], *[1] * (len(size) - 1)]
     drawn = graph.call_function(noise, (size, stride, p))
     drawn.meta = {**at.meta, "val": value.new_empty_strided(size, stride)}
-    return put(graph, at, load_torch().ops.aten.mul.Tensor, x, drawn)
+    return drawn
 
 
 def _attention(graph: Any, node: Any, noise: Any) -> Any:
-    """torch's own way where there is a dropout: scores, softmax, dropout, product.
-
-    A query that may see nothing gets zeros.
-    """
-    aten = load_torch().ops.aten
+    """The same with noise that its weights are multiplied by: torch's own way where there is a dropout."""
+    torch = load_torch()
     q, k, v = node.args[:3]
-    mask, scale, p = (_argument(node, name) for name in ("attn_mask", "scale", "dropout_p"))
-    queries, keys = (x.meta["val"].shape for x in (q, k))
-    if _argument(node, "enable_gqa"):
-        k, v = (
-            put(graph, node, aten.repeat_interleave.self_int, x, queries[-3] // keys[-3], -3) for x in (k, v)
-        )
-
-    def new(target: Any, *args: Any) -> Any:
-        return put(graph, node, target, *args)
-
-    scale = 1 / math.sqrt(queries[-1]) if scale is None else scale
-    scores = new(aten.matmul.default, new(aten.mul.Tensor, q, scale), new(aten.transpose.int, k, -2, -1))
-    unseen = None
-    if _argument(node, "is_causal"):
-        ones = graph.call_function(aten.ones.default, ([queries[-2], keys[-2]],))
-        ones.meta = {**node.meta, "val": scores.meta["val"].new_empty((queries[-2], keys[-2]))}
-        unseen = new(aten.eq.Scalar, new(aten.tril.default, ones), 0)
-    elif mask is not None and str(mask.meta["val"].dtype) == "torch.bool":
-        unseen = new(aten.logical_not.default, mask)
-    elif mask is not None:
-        scores = new(aten.add.Tensor, scores, mask)
-        unseen = new(aten.eq.Scalar, scores, -math.inf)
-    if unseen is not None:
-        scores = new(aten.masked_fill.Scalar, scores, unseen, NEVER)
-    shares = new(aten.softmax.int, scores, -1)
-    if unseen is not None:
-        shares = new(aten.masked_fill.Scalar, shares, unseen, 0.0)
-    return new(aten.matmul.default, _dropped(graph, node, noise, shares, p), v)
+    mask, p, causal, scale, grouped = (
+        _argument(node, name) for name in ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
+    )
+    queries, keys = (x.meta["val"] for x in (q, k))
+    lead = queries.shape[:-2] if grouped else torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
+    drawn = _noise(graph, node, noise, queries.new_empty((*lead, queries.shape[-2], keys.shape[-2])), p)
+    return put(graph, node, torch.ops.bslite.attention.default, q, k, v, mask, drawn, causal, scale, grouped)
 
 
 def _layered(node: Any) -> bool:

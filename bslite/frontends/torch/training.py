@@ -48,6 +48,12 @@ def operations() -> Any:
             _average,
             (),
         ),
+        (
+            "attention(Tensor q, Tensor k, Tensor v, Tensor? mask, Tensor noise, bool is_causal, "
+            "float? scale, bool grouped) -> Tensor",
+            _attention,
+            (),
+        ),
         ("advance_(Tensor(a!) number, Scalar by) -> ()", _advance, ()),
         ("noise(int[] size, int[] stride, float p) -> Tensor", _noise, seeded),
     )
@@ -64,6 +70,25 @@ def _batch_norm(x: "Tensor", weight: "Tensor | None", bias: "Tensor | None", eps
     made, mean, scale = torch.native_batch_norm(x, weight, bias, None, None, True, 0.0, eps)
     with torch.no_grad():
         return made, torch.stack([mean, scale.pow(-2) - eps])
+
+
+def _attention(
+    q: "Tensor",
+    k: "Tensor",
+    v: "Tensor",
+    mask: "Tensor | None",
+    noise: "Tensor",
+    is_causal: bool,
+    scale: float | None,
+    grouped: bool,
+) -> "Tensor":
+    """torch's own, its weights multiplied by noise."""
+    how = {"scale": scale, "enable_gqa": grouped}
+    math = load_torch().ops.aten._scaled_dot_product_attention_math
+    weights: Tensor = math(q, k, v, mask, 0.0, is_causal, **how)[1]
+    if grouped:
+        v = v.repeat_interleave(q.shape[-3] // v.shape[-3], -3)
+    return weights * noise @ v
 
 
 def note(mean: "Tensor", var: "Tensor", stats: "Tensor", momentum: float, count: int) -> None:

@@ -1,10 +1,11 @@
 """Attention's operands as matrices along three axes, which both targets' kernels walk by strides."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.attention import Mask
+from bslite.ops.attention import OfHeads
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.loops import merged_axes, padded
@@ -29,17 +30,17 @@ def lower(
     operand: Callable[[str], View],
     mask: Callable[[View], View],
     append: Callable[[Any, Layer, Matrices], None],
-    roles: Sequence[str] = ("q", "k", "v", "mask"),
 ) -> None:
     """Find the matrices, copy what does not merge into three axes, and ``append`` the step or launch.
 
-    ``operand`` gives the view of an operand but the mask by the value's name, ``mask`` that of the mask, as
-    the target's kernel needs them. ``roles``: those of the inputs. A result with one axis for each matrix is
-    one row.
+    ``operand`` gives the view of an operand by the value's name, ``mask`` that of a mask or noise, as the
+    target's kernel needs them. A result with one axis for each matrix is one row.
     """
     node, shape = layer.node, b.shapes[layer.name]
-    names = dict(zip(roles, node.inputs, strict=False))
-    given = {role: operand(name) for role, name in names.items() if role != "mask"}
+    op = node.declaration
+    assert isinstance(op, OfHeads)
+    names = dict(zip(op.roles(len(node.inputs), node.attrs), node.inputs, strict=True))
+    given = {role: operand(name) for role, name in names.items() if role in op.reads}
     q, k, flat = given["q"], given["k"], "grad" in given
     batch = shape[:-1] if flat else shape[:-2]
     groups = q.shape[-3] // k.shape[-3] if node.attrs["grouped"] else 1
@@ -51,7 +52,8 @@ def lower(
     kind = Mask.NONE
     if "mask" in names:
         kind = {"float32": Mask.ADDED, "bool": Mask.ALLOWED}[b.dtypes[names["mask"]]]
-        views["mask"] = mask(b.values[names["mask"]]).broadcast((*batch, q.shape[-2], k.shape[-2]))
+    for role in [role for role in names if role not in given]:
+        views[role] = mask(b.values[names[role]]).broadcast((*batch, q.shape[-2], k.shape[-2]))
 
     def apart(view: View, role: str = "y") -> View:
         """The view with the axes of the others."""

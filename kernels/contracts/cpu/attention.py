@@ -20,11 +20,13 @@ class Heads(Record):
     k: Operand
     v: Operand
     mask: Operand
+    noise: Operand
     y: Operand
     q_axes: Three
     k_axes: Three
     v_axes: Three
     mask_axes: Three
+    noise_axes: Three
     y_axes: Three
     n1: int
     n2: int
@@ -32,6 +34,7 @@ class Heads(Record):
     k_row: int
     v_row: int
     mask_row: int
+    noise_row: int
     y_row: int
     rows: int
     keys: int
@@ -42,6 +45,7 @@ class Heads(Record):
     block: int
     tile_rows: int
     mask_kind: Mask
+    dropped: int  # weights are multiplied by noise
     causal: int
     safe: int  # rows without a key become zeros, not NaN
     scale: float

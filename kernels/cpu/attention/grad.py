@@ -19,7 +19,7 @@ from bslite.kernels.cpu.attention.multiply_adds import (
     pack_rows,
     row_products,
 )
-from bslite.kernels.cpu.attention.softmax import no_keys, softmax_rows
+from bslite.kernels.cpu.attention.softmax import drop_out, no_keys, softmax_rows
 from bslite.kernels.cpu.gemm.update import call_update_sweep
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
@@ -87,6 +87,7 @@ def attention_grad(step, bases, item, scratch):
     y = s.y + i0 * s.y_axes0 + i1 * s.y_axes1 + i2 * s.y_axes2
     grad = s.grad + i0 * s.grad_axes0 + i1 * s.grad_axes1 + i2 * s.grad_axes2
     mask = s.mask + i0 * s.mask_axes0 + i1 * s.mask_axes1 + i2 * s.mask_axes2
+    noise = s.noise + i0 * s.noise_axes0 + i1 * s.noise_axes1 + i2 * s.noise_axes2
     q_row, k_row, v_row, grad_row, s_row = s.q_row, s.k_row, s.v_row, s.grad_row, s.score_row
     rows, keys, depth, features, block = s.rows, s.keys, s.depth, s.features, s.block
     causal, safe, scale, key_panel = s.causal, s.safe, s.scale, s.key_width * LANES
@@ -113,6 +114,8 @@ def attention_grad(step, bases, item, scratch):
     if causal:
         all_of_it = nothing(q, q_row, rows, depth) + nothing(grad, grad_row, rows, features)
         all_of_it += nothing(k, k_row, keys, depth) + nothing(v, v_row, keys, features)
+        if s.dropped:
+            all_of_it += nothing(noise, s.noise_row, rows, keys)
         may_skip = all_of_it == 0
     row = share * s.share_rows
     last = min(rows, row + s.share_rows)
@@ -125,6 +128,8 @@ def attention_grad(step, bases, item, scratch):
         pack_rows(behind, grad_row, features, high, s.wide, grad_rows)
         column_products(s, scratch, tile, q_row, depth, k_panels, high, count, scores)
         column_products(s, scratch, behind, grad_row, features, v_panels, high, count, slopes)
+        if s.dropped:
+            drop_out(s, slopes, noise, high, row, 0, count)
         no_keys(stats, high)
         softmax_rows(s, scores, stats, mask, y, 0, high, row, 0, count)
         for r in range(high):
@@ -137,6 +142,8 @@ def attention_grad(step, bases, item, scratch):
                 kept = by_scores + 4 * (row + r) * keys
                 _zeros(kept + 4 * count, keys - count)
             _slopes(scores + r * s_row, slopes + r * s_row, count, inverse, scale, kept)
+        if s.dropped:
+            drop_out(s, scores, noise, high, row, 0, count)
         store_int(table, 0)
         store_int(table + 8, 0)
         store_int(table + 16, high)

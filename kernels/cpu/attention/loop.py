@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.attention.softmax import no_keys, softmax_rows, times
+from bslite.kernels.cpu.attention.softmax import drop_out, no_keys, softmax_rows, times
 from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.memory import load_scalar, load_some
 from bslite.kernels.cpu.vector.simd import LANES, fma, splat
@@ -60,6 +60,7 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
         v = s.v + i0 * s.v_axes0 + i1 * s.v_axes1 + i2 * s.v_axes2
         y = s.y + i0 * s.y_axes0 + i1 * s.y_axes1 + i2 * s.y_axes2
         mask = s.mask + i0 * s.mask_axes0 + i1 * s.mask_axes1 + i2 * s.mask_axes2
+        noise = s.noise + i0 * s.noise_axes0 + i1 * s.noise_axes1 + i2 * s.noise_axes2
         q_row, y_row, k_row, v_row = s.q_row, s.y_row, s.k_row, s.v_row
         keys, depth, features = s.keys, s.depth, s.features
         block, tile_rows, causal = s.block, s.tile_rows, s.causal
@@ -84,13 +85,18 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
             while row < last:
                 rows = min(tile_rows, last - row)
                 tile = q + row * q_row
-                if not (may_skip and key >= row + rows and nothing(tile, q_row, rows, depth) == 0):
+                skips = may_skip and key >= row + rows and nothing(tile, q_row, rows, depth) == 0
+                if skips and s.dropped:
+                    skips = nothing(noise + row * s.noise_row + 4 * key, s.noise_row, rows, count) == 0
+                if not skips:
                     if not packed:
                         pack(s, scratch, block_k, block_v, count)
                         packed = True
                     out = y + row * y_row
                     scores(s, scratch, tile, rows, count)
                     softmax_rows(s, made, stats + 8 * (row - first), mask, out, y_row, rows, row, key, count)
+                    if s.dropped:
+                        drop_out(s, made, noise, rows, row, key, count)
                     values(s, scratch, rows, count, out, key)
                 row += rows
             key += count

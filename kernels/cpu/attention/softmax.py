@@ -85,6 +85,18 @@ def times(y, length, factor):
 
 
 @register_jitable
+def drop_out(s, scores, noise, rows, row, key, count):
+    """Multiplies exponentials, or gradients by weights, by noise."""
+    noise_row = s.noise_row
+    noise += row * noise_row + 4 * key
+    for _ in range(rows):
+        for c in range(0, count, LANES):
+            store(scores + 4 * c, load(scores + 4 * c) * load_some(noise + 4 * c, count - c))
+        scores += s.score_row
+        noise += noise_row
+
+
+@register_jitable
 def no_keys(stats, rows):
     """The statistics of rows that no key has come to."""
     for r in range(rows):

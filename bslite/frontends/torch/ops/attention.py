@@ -20,6 +20,16 @@ def attention(
     return s.results(s.emit("attention", *inputs, scale=scale, is_causal=is_causal, grouped=enable_gqa))
 
 
+@aten("bslite.attention")
+def dropped_attention(
+    s: Site, q: Operand, k: Operand, v: Operand, mask: Operand | None, noise: Operand, is_causal: bool,
+    scale: float | None, grouped: bool,
+) -> Any:  # fmt: skip
+    """With a dropout; see `bslite.frontends.torch.noise`."""
+    inputs = [q, k, v, *([] if mask is None else [mask]), noise]
+    return s.emit("attention", *inputs, scale=scale, is_causal=is_causal, grouped=grouped, dropped=True)
+
+
 @aten("_scaled_dot_product_flash_attention_for_cpu")
 def flash_attention(
     s: Site, q: Operand, k: Operand, v: Operand, dropout_p: float = 0.0, is_causal: bool = False, *,

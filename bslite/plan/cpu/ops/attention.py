@@ -33,7 +33,7 @@ def lower_attention(b: CpuBuilder, layer: Layer) -> None:
 
 
 def row_mask(b: CpuBuilder, layer: Layer) -> Callable[[View], View]:
-    """What brings a mask to contiguous rows, as long as there are keys."""
+    """What brings a mask or noise to contiguous rows, as long as there are keys."""
     keys = b.shapes[layer.node.inputs[1]][-2]
 
     def arranged(mask: View) -> View:
@@ -82,10 +82,11 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     size = Size(rows, keys, depth, features)
     matrices = size_of(tuple(given.sizes))
     heads = functools.partial(heads_of, layer, given, size)
-    if on_tiles(b, size):
+    exact = layer.node.attrs["dropped"]  # noise may be any number, which has no parts
+    if on_tiles(b, size) and not exact:
         record, scratch = split_record(b, layer, heads, matrices, size)
     else:
-        dots = b.machine.dot_cycles > 0 and pays(size)
+        dots = b.machine.dot_cycles > 0 and pays(size) and not exact
         record, scratch = _record(b.machine, heads, matrices, size, inexact_flag(b, layer) if dots else None)
     reads = [x for role, x in views.items() if role != "y"]
     step(b, record, matrices * record.of.shares, reads, [views["y"]], scratch=scratch)
@@ -97,10 +98,11 @@ def heads_of(layer: Layer, given: Matrices, size: Size, **cut: int) -> Heads:
     attrs = layer.node.attrs
     none = views["q"], (0,) * OUTER, 0
     matrices = {role: (x, runs[role], x.strides[-2]) for role, x in views.items()}
-    operands = [matrices.get(role, none) for role in ("q", "k", "v", "mask", "y")]
+    operands = [matrices.get(role, none) for role in ("q", "k", "v", "mask", "noise", "y")]
     return Heads(
         *(x.start for x, _, _ in operands), *(in_bytes(axes) for _, axes, _ in operands), sizes[1], sizes[2],
         *(4 * row for _, _, row in operands), **size._asdict(), mask_kind=mask,
+        dropped=int(attrs["dropped"]),
         causal=int(attrs["is_causal"]), safe=int(attrs["no_key"] == "zero"),
         scale=scale_of(layer.node, size.depth), **cut,
     )  # fmt: skip

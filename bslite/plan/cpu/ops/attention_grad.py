@@ -25,8 +25,7 @@ TABLE = 6  # elements of one segment of rank-one updates
 @CPU.register("attention_grad")
 def lower_attention_grad(b: CpuBuilder, layer: Layer) -> None:
     """Lower the gradient of attention as `attention` is, one item for each matrix."""
-    roles = ("q", "k", "v", "grad", "mask")
-    lower(b, layer, lambda name: b.read(name, inner=-1, exact=True), row_mask(b, layer), _step, roles)
+    lower(b, layer, lambda name: b.read(name, inner=-1, exact=True), row_mask(b, layer), _step)
 
 
 def cut(matrices: int, rows: int) -> int:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.cuda.attention import Attention, AttentionPairs, AttentionVariant
 from bslite.passes import Layer
@@ -43,7 +44,12 @@ def choose_tiles(features: int, machine: GpuMachine) -> Tiles:
 
 @CUDA.register("attention")
 def lower_attention(b: CudaBuilder, layer: Layer) -> None:
-    """Append one launch; operands whose heads and batch do not merge into three axes are copied first."""
+    """Append one launch; operands whose heads and batch do not merge into three axes are copied first.
+
+    Raises EngineError for a dropout, which `attention_in_parts` takes out.
+    """
+    if layer.node.attrs["dropped"]:
+        raise EngineError(f"layer {layer.name!r}: no kernel for attention with a dropout")
 
     def straight(name: str) -> View:
         """Return the operand with contiguous rows and positive strides, copied if necessary."""
