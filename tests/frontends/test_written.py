@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
+from bslite.errors import UnsupportedError  # noqa: E402
 from bslite.frontends.torch.capture import functional, trace  # noqa: E402
 from bslite.frontends.torch.graph import writes  # noqa: E402
 from bslite.frontends.torch.quiet import quiet  # noqa: E402
@@ -57,6 +58,13 @@ VALUES = {
         v + 1,
     ],
     "a dropout that does nothing": lambda y, held: [z := F.dropout(y, 0.5, False), z[:, 0].zero_(), z + y],
+    "an einsum that only permutes": lambda y, held: [
+        v := y[:, :2],
+        z := torch.einsum("bij->jbi", v),
+        y[:, 0].zero_(),
+        z * 2,
+        v,
+    ],
     "from the end of a free axis": lambda y, held: [y.narrow(0, y.shape[0] - 1, 1).zero_(), y],
     "the last of a free axis": lambda y, held: [y.select(0, -1).add_(held), y],
 }
@@ -66,6 +74,16 @@ TORCHS = {
     "another shape": lambda y, held: [z := y[0], y.transpose_(1, 2), y, z],
     "nothing": lambda y, held: y + held,
 }
+
+
+#: What torch.export takes for new tensors, and torch would forget.
+FORGOTTEN = {
+    "by an einsum": lambda y, held: [z := torch.einsum("bij->jbi", y), z.add_(1), y],
+    "seen by meshgrid": lambda y, held: [
+        z := torch.meshgrid(y[0, 0], y[0, 1], indexing="ij")[0], y.add_(1), z * 2
+    ],
+    "of the same type": lambda y, held: [z := y.type_as(held), z.mul_(2), y],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("free", [False, True], ids=["fixed", "free"])
@@ -90,6 +108,13 @@ def test_the_rest_is_left_to_torch(name: str) -> None:
     with torch.no_grad(), quiet():
         assert functionalized(program) is None
         assert not any(writes(n) for n in functional(program).graph.nodes)
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+def test_memory_that_torch_would_forget_is_an_error(name: str) -> None:
+    program = exported(Net(FORGOTTEN[name]).eval(), torch.randn(4, 3, 5), False)
+    with torch.no_grad(), quiet(), pytest.raises(UnsupportedError, match="in place shows elsewhere"):
+        functional(program)
 
 
 def test_a_buffer_that_is_written_to_is_left_to_torch() -> None:

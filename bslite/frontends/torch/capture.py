@@ -16,7 +16,7 @@ from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.following import Following, enquires, followed
-from bslite.frontends.torch.graph import Graph, join_memory
+from bslite.frontends.torch.graph import Graph, join_memory, unseen_view
 from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -341,12 +341,14 @@ def functional(
     program: "torch.export.ExportedProgram", decomposed: bool = False
 ) -> "torch.export.ExportedProgram":
     """The same program without in-place operations. No layer is decomposed, or with ``decomposed`` those that
-    have no builder.
+    have no builder. Raises UnsupportedError if torch would forget where a tensor lies.
     """
     with _one_at_a_time, quiet(), load_torch().no_grad():
         made = None if decomposed else functionalized(program)
         if made is not None and not Graph(made).unknown():
             return made
+        if view := unseen_view(program.graph.nodes):  # torch would take it for a new tensor
+            raise UnsupportedError(f"an operation in place shows elsewhere, at {view.name!r}")
         return program.run_decompositions(dict(table()) if decomposed else {})
 
 

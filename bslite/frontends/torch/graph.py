@@ -1,6 +1,6 @@
 """Facts about an exported graph: live nodes, constants, modules that become one op, in-place changes."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -208,6 +208,22 @@ def memory(node: Any) -> int | None:
     except NotImplementedError:  # a tensor within a transform, such as vmap
         return None
     return place
+
+
+def unseen_view(nodes: "Iterable[Node]") -> "Node | None":
+    """A node whose result lies in memory of an operand, and is written there, though its schema says nothing
+    of it: an einsum that only permutes, a meshgrid.
+    """
+    nodes = list(nodes)
+    written = {memory(n.args[0]) for n in nodes if writes(n) and n.args} - {None}
+    for node in nodes:
+        made: Any = node.args[0] if is_getitem(node) else node
+        schema = getattr(made.target, "_schema", None)
+        if schema is None or memory(node) not in written or any(r.alias_info for r in schema.returns):
+            continue
+        if memory(node) in [memory(n) for n in made.all_input_nodes]:
+            return node
+    return None
 
 
 def join_memory(graph: Any) -> None:

@@ -114,6 +114,9 @@ class _Values:
         source: Any = node.args[0] if node.args else None
         if hasattr(source, "meta") and memory(self._name(source)) == place:
             return None if place is None else self._name(source)
+        listed = [n for n in map(self._name, node.all_input_nodes) if memory(n) == place is not None]
+        if len(listed) == 1 and not is_getitem(node):  # the operand of an einsum that only permutes
+            return listed[0]
         return None if first is node else first  # one of several results, such as a chunk
 
     def _root(self, node: "Node") -> "Node":
@@ -127,10 +130,12 @@ class _Values:
         count = self.writes.get(self._root(node), 0)
         value, of = self.now.get(node, (node, 0))
         if of != count:
-            at = self._present(self.base[node])
+            base = self.base[node]
+            at = self._present(base)
             if is_getitem(node):
                 raise self._cannot(node)
-            value = put(self.graph, node, node.target, at, *node.args[1:], **node.kwargs)
+            args = load_torch().fx.map_arg(node.args, lambda n: at if self._name(n) is base else n)
+            value = put(self.graph, node, node.target, *args, **node.kwargs)
             self.now[node], self.names[value] = (value, count), node
         return value
 
