@@ -58,6 +58,8 @@ VALUES = {
         v + 1,
     ],
     "a dropout that does nothing": lambda y, held: [z := F.dropout(y, 0.5, False), z[:, 0].zero_(), z + y],
+    "divided and rounded down": lambda y, held: [z := y * 8, z.floor_divide_(2), z],
+    "to the power of a tensor": lambda y, held: [y[:, 0].abs_().pow_(held[0].abs()), y],
     "an einsum that only permutes": lambda y, held: [
         v := y[:, :2],
         z := torch.einsum("bij->jbi", v),

@@ -190,8 +190,14 @@ class _Values:
             if have.dtype != want.dtype:
                 value = made(aten.to.dtype, value, want.dtype)
             return made(aten.clone.default, value)
-        twin = getattr(getattr(aten, op, None), node.target._overloadname, None)  # type: ignore[union-attr]
-        if twin is None or twin._schema.is_mutable:
+        schema, overload = node.target._schema, node.target._overloadname  # type: ignore[union-attr]
+        for other in (overload, "default", f"Tensor_{overload}"):  # floor_divide's and pow's have other names
+            twin = getattr(getattr(aten, op, None), other, None)
+            if twin is not None and len(twin._schema.arguments) == len(schema.arguments):
+                break
+        else:
+            raise self._cannot(node)
+        if twin._schema.is_mutable:
             raise self._cannot(node)
         value = made(twin, *node.args, **node.kwargs)
         have = value.meta["val"]
