@@ -31,6 +31,10 @@ def sentences(n: int = 3) -> tuple[Tensor, ...]:
     return (R(n, 6, 12),)
 
 
+def heads(n: int = 2) -> tuple[Tensor, ...]:
+    return (R(n, 4, 6, 12),)
+
+
 def steps(n: int = 3) -> tuple[Tensor, ...]:
     return (R(7, n, 5),)
 
@@ -108,6 +112,20 @@ def frozen_inside() -> nn.Module:
     return Made(forward, a=nn.Linear(8, 8), norm=nn.BatchNorm1d(8), b=nn.Linear(8, 8), c=nn.Linear(8, 8))
 
 
+def written_inside() -> nn.Module:
+    """A tensor made and written where gradients are off, seen by a view, as rotary positions of Qwen3-VL."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            turned = (m.a(x) * 2).clone()
+            seen = turned[:, :2]
+            turned[:, 1:4] = x[:, 2:5]
+            turned.mul_(3).sub_(1)
+        return m.b(x) * turned + seen.sum()
+
+    return Made(forward, a=nn.Linear(8, 8), b=nn.Linear(8, 8))
+
+
 def order_of_noise() -> nn.Module:
     """Numbers drawn before, between and behind parts of bslite's, by bslite's operation and by torch's."""
 
@@ -140,9 +158,10 @@ def encoder(**options: Any) -> nn.Module:
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 
-def attention(mask: Tensor | None = None, **options: Any) -> nn.Module:
+def attention(mask: Tensor | None = None, groups: int = 1, **options: Any) -> nn.Module:
     def forward(m: Any, x: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(m.q(x), m.k(x), x, attn_mask=m.mask, dropout_p=0.3, **options)
+        few = x[:, ::groups] if groups > 1 else x
+        return F.scaled_dot_product_attention(m.q(x), m.k(few), few, m.mask, 0.3, **options)
 
     return Made(forward, q=nn.Linear(12, 12), k=nn.Linear(12, 12), mask=mask)
 
@@ -175,10 +194,12 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[..., tuple[Tensor, ...
     "encoder, norm first": (lambda: encoder(norm_first=True, activation="gelu"), sentences),
     "causal attention with dropout": (lambda: attention(is_causal=True), sentences),
     "masked attention with dropout": (lambda: attention(SEEN, scale=0.7), sentences),
+    "grouped attention with dropout": (lambda: attention(enable_gqa=True, groups=2), heads),
     "biased attention with dropout": (lambda: attention(nn.Parameter(R(6, 6))), sentences),
     "siamese": (siamese, rows),
     "straight through": (straight_through, rows),
     "no_grad and enable_grad": (frozen_inside, rows),
+    "written where gradients are off": (written_inside, rows),
     "order of noise": (order_of_noise, rows),
     "unused": (unused, rows),
     "weight norm": (lambda: nn.Sequential(weight_norm(nn.Linear(8, 6)), nn.ReLU()), rows),

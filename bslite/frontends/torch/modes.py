@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.graph import has_tensors, writes
+from bslite.frontends.torch.graph import has_tensors, memory, writes
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -14,17 +14,22 @@ def write_out(program: Any, name: str) -> None:
     """Put the operations of ``torch.no_grad`` and ``enable_grad`` regions among the others, their results
     detached where gradients are off and they are read elsewhere.
 
-    Raises UnsupportedError if something is changed in place where gradients are off, unseen by autograd.
+    Raises UnsupportedError if something from elsewhere is changed in place where gradients are off, unseen by
+    autograd.
     """
     without: set[Node] = set()
     while _inline(program, without):
         pass
     aten, graph = load_torch().ops.aten, program.graph
     stored = {n for n in graph.nodes if n.op == "placeholder"}
+    first: dict[int | None, Node] = {}  # tensor in a memory
+    for node in graph.nodes:
+        first.setdefault(memory(node), node)
     for node in list(graph.nodes):
         if node not in without or not has_tensors(node):
             continue
-        if writes(node) and node.args[0] not in stored:
+        place = memory(node.args[0]) if writes(node) and node.args[0] not in stored else None
+        if place is not None and first[place] not in without:
             raise UnsupportedError(f"model {name!r}: a tensor is changed in place where gradients are off")
         outside = [user for user in node.users if user not in without]
         if outside and hasattr(node.meta["val"], "dtype"):
