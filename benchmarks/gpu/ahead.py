@@ -17,12 +17,12 @@ Wanted = tuple[str, str]  # a kernel's name and its variant, as JSON
 
 def wanted_by(spec: ModelSpec, shapes: Sequence[Shape], machine: Any) -> set[Wanted]:
     """What runs of a model take, depth-first and layer by layer."""
-    from bslite.passes import simplify
+    from bslite.passes import simplify_for_gpu
     from bslite.plan.cuda import build_plan
 
     found = set()
     for layerwise in (False, True):
-        plan = build_plan(simplify(spec), shapes, machine, layerwise=layerwise)
+        plan = build_plan(simplify_for_gpu(spec), shapes, machine, layerwise=layerwise)
         found |= {(step.kernel, json.dumps(step.variant.constants(), sort_keys=True)) for step in plan.steps}
     return found
 

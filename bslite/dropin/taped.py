@@ -11,6 +11,7 @@ from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import meets_complex, operation
 from bslite.frontends.torch.capture import check_tensors, failure, trace
+from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.graph import Graph, draws, is_getitem
 from bslite.frontends.torch.noticing import noticing
 from bslite.frontends.torch.parts import Survey
@@ -47,6 +48,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
+    check_faithful(name, program, traced.twin, tensors, gradients=True)
     effects = rewrite(program, name)
     graph = Graph(program)
     if any(operation(n) in ("slice_scatter", "select_scatter") and meets_complex(n) for n in graph.nodes):

@@ -37,7 +37,7 @@ def gradient(
     keys = {key for key in wanted if key in sizes}
     inputs = {name for name in wanted if name not in keys}
     if keys.isdisjoint(n.params["value"] for n in spec.nodes if n.op == "constant"):  # a mask may become part
-        spec = fuse_attention(spec)
+        spec = fuse_attention(spec, learns=True)
     spec = nested(in_parts(spec, _reached(spec, inputs, keys)))
     reached = _reached(spec, inputs, keys)
     known = spec.infer_shapes(given)
@@ -116,6 +116,8 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
     """The layers that depend on what is asked for."""
     reached = set(inputs)
     for node in spec.nodes:
+        if spec.dtypes[node.name] != "float32":
+            continue  # no gradient passes a condition or an index
         if not reached.isdisjoint(node.inputs) or not keys.isdisjoint(node.params.values()):
             reached.add(node.name)
     return reached

@@ -59,7 +59,9 @@ class OfHeads(Op):
             )
         if attrs["grouped"] and k[:-1] != v[:-1]:
             raise SpecError(f"op {self.name!r}: grouped heads: k {list(k)} and v {list(v)} must have as many")
-        lead = checks.broadcast(self.name, [q[:-2], *(heads_repeated(q, x, attrs)[:-2] for x in (k, v))])
+        lead = checks.broadcast(
+            self.name, [q[:-2], *(self._heads_repeated(q, x, attrs)[:-2] for x in (k, v))]
+        )
         scores = (*lead, q[-2], k[-2])
         for role in ("mask", "noise"):
             if role in ins and checks.broadcast(self.name, [ins[role], scores]) != scores:
@@ -67,6 +69,17 @@ class OfHeads(Op):
                     f"op {self.name!r}: {role} {list(ins[role])} is larger than the scores {list(scores)}"
                 )
         return lead, q[-2], v[-1]
+
+    def _heads_repeated(self, q: Shape, x: Shape, attrs: Attrs) -> Shape:
+        """The shape of k or v with as many heads as q; SpecError if theirs do not divide."""
+        if not attrs["grouped"]:
+            return x
+        if len(q) < 3 or len(x) != len(q) or q[-3] % x[-3]:
+            raise SpecError(
+                f"op {self.name!r}: grouped heads: q {list(q)} has them in axis -3, {list(x)} must have a "
+                "divisor"
+            )
+        return (*x[:-3], q[-3], *x[-2:])
 
 
 class Attention(OfHeads):
@@ -159,17 +172,6 @@ class Attention(OfHeads):
         case("noise, bool mask, grouped", (1, 4, 9, 8), (1, 2, 12, 8), (1, 2, 12, 5), (9, 12), (4, 9, 1),
              dtypes=["float32"] * 3 + ["bool"], grouped=True, dropped=True),
     ]  # fmt: skip
-
-
-def heads_repeated(q: Shape, x: Shape, attrs: Attrs) -> Shape:
-    """The shape of k or v with as many heads as q; SpecError if theirs do not divide."""
-    if not attrs["grouped"]:
-        return x
-    if len(q) < 3 or len(x) != len(q) or q[-3] % x[-3]:
-        raise SpecError(
-            f"op 'attention': grouped heads: q {list(q)} has them in axis -3, {list(x)} must have a divisor"
-        )
-    return (*x[:-3], q[-3], *x[-2:])
 
 
 def in_products(ins: Mapping[str, Value], grad: Value, attrs: Attrs) -> dict[str, Value]:

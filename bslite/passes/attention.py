@@ -148,7 +148,8 @@ class Finder:
         """Note the mask of keys that a condition leaves no weight; the node that makes the scores.
 
         A hidden score *is* the fill, and here a number is added to it. The answer is the same where all keys
-        of a row are hidden, too: the sum is the fill, or one number for all of them. Only NaN stays NaN.
+        of a row are hidden, too: the sum is the fill, or one number for all of them. Only NaN stays NaN. Of
+        gradients that is not true: see `fuse_attention`.
         """
         condition, first, second = node.inputs
         if found.joined is not None or not self.shapes[condition]:
@@ -171,6 +172,13 @@ class Finder:
             found.hides.append(name)
             return self._inner(scores)
         return None
+
+    def shows_a_key(self, found: Match) -> bool:
+        """Whether every row is known to have a key that no condition hides."""
+        known = [self.made[name][0] for name in found.hides if name in self.made]
+        if len(known) < len(found.hides):
+            return False
+        return not known or not functools.reduce(np.logical_or, known).all(-1).any()
 
     def _factor(self, name: str, found: Match, divides: bool) -> bool:
         """Note a constant that scales all scores of a head alike; False if it is none."""
@@ -231,10 +239,16 @@ class Finder:
         return whole and plain and self.shapes[k][:1] == scores[:1]
 
 
-def fuse_attention(spec: ModelSpec) -> ModelSpec:
-    """``spec`` with every attention that is written out as one op, named after its last product."""
+def fuse_attention(spec: ModelSpec, learns: bool = False) -> ModelSpec:
+    """``spec`` with every attention that is written out as one op, named after its last product.
+
+    ``learns``: for a model whose gradients are taken. Scores of a row whose keys are all hidden have none
+    where they are replaced by a number, and some where a number is added to them: such rows must not be.
+    """
     finder = Finder(spec) if any(n.op == "softmax" for n in spec.nodes) else None
     found = {n.name: m for n in spec.nodes if finder and (m := finder.match(n))}
+    if finder is not None and learns:
+        found = {name: m for name, m in found.items() if finder.shows_a_key(m)}
     if finder is None or not found:
         return spec
     gone = {n.name for m in found.values() for n in m.gone}

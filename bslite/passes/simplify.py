@@ -108,7 +108,9 @@ def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool | None 
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
     """The simplified model, of ops that GPUs have kernels for."""
-    return simplify(attention_in_parts(spec))
+    simple = simplify(spec)
+    parted = attention_in_parts(simple)
+    return simple if parted is simple else rewrite(parted)
 
 
 def rewrite(spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False) -> ModelSpec:

@@ -117,10 +117,23 @@ def test_attention_between_layers() -> None:
 
 def test_gradients_of_attention() -> None:
     """The products that they are, as there is no kernel."""
-    m = Model(2, 5, 8)
+    m = Model(2, 9, 8)
     y = m.add("attention", *(m.linear(m.x, 8, 8) for _ in "qkv"), is_causal=True)
     model = bslite.gradient(m.graph.build(y), ["x"])
-    assert "attention_pairs" in kernels(check(model, noise(2, 5, 8), noise(2, 5, 8)))
+    assert "attention_grad" in [node.op for node in model.nodes]
+    assert "attention_pairs" in kernels(check(model, noise(2, 9, 8), noise(2, 9, 8)))
+
+
+def test_attention_with_a_dropout() -> None:
+    """Its products, too, and the gate of an attention that is written out."""
+    m = Model(2, 9, 8)
+    q, k, v = (m.linear(m.x, 8, 8) for _ in "qkv")
+    gate = m.add("sigmoid", m.linear(m.x, 8, 9))
+    y = m.add("attention", q, k, v, gate, dropped=True)
+    scores = m.add("matmul", y, m.add("permute", k, order=(0, 2, 1)))
+    weights = m.add("mul", m.add("softmax", scores, axis=-1), gate)
+    plan = check(m.graph.build(m.add("matmul", weights, v)), noise(2, 9, 8))
+    assert not {"attention", "attention_pairs"} & set(kernels(plan))
 
 
 def test_the_planner_prices_tiles() -> None:

@@ -127,6 +127,67 @@ def test_a_mask_that_is_learnt_has_its_gradient() -> None:
     assert np.abs(exact).max() > 0.1
 
 
+@pytest.mark.parametrize("fill", [-1e9, float(np.finfo(np.float32).min), -np.inf])
+@pytest.mark.parametrize(
+    ("hidden", "fused"), [("some keys", True), ("all keys of a row", False), ("computed", False)]
+)
+@np.errstate(all="ignore")
+def test_hidden_scores_have_no_gradient(hidden: str, fused: bool, fill: float) -> None:
+    """Where a row sees no key, its weights are alike, and yet nothing goes back to its query."""
+    graph = GraphBuilder("hidden")
+    q, k, v = (graph.input(name, (2, 20, 6)) for name in "qkv")
+    graph.params |= {"fill": np.array(fill, "f4"), "limit": np.array(0.3, "f4")}
+    number = graph.add("constant", "number", params={"value": "fill"})
+    if hidden == "computed":
+        limit = graph.add("constant", "most", params={"value": "limit"})
+        first = graph.add("slice", "first", q, axis=2, start=0, stop=1)
+        condition = graph.add("greater", "condition", first, limit)
+    else:
+        graph.params["where"] = np.triu(np.ones((20, 20), bool), 1 if fused else 0)
+        graph.params["where"][3] |= not fused
+        condition = graph.add("constant", "condition", params={"value": "where"})
+    product = graph.add("matmul", "product", q, graph.add("permute", "turned", k, order=(0, 2, 1)))
+    scores = graph.add("where", "scores", condition, number, product)
+    spec = graph.build(graph.add("matmul", "y", graph.add("softmax", "weights", scores, axis=-1), v))
+    backward = bslite.gradient(spec, ["q", "k", "v"])
+    assert ("attention_grad" in [node.op for node in backward.nodes]) is fused
+    given = [noise(*i.example, seed=n) for n, i in enumerate(backward.inputs)]
+    made = bslite.run(backward, given)
+    for ours, peer, exact in zip(
+        made, *(reference.run(backward, given, kind) for kind in (np.float32, np.float64)), strict=True
+    ):
+        assert_three_way(ours, peer, exact)
+    if hidden == "all keys of a row" and np.isfinite(fill):
+        assert not made[1][:, 3].any()
+
+
+def test_what_a_condition_is_made_of_has_no_gradient_through_it() -> None:
+    graph = GraphBuilder("seen")
+    q, k, v = (graph.input(name, (2, 20, 6)) for name in "qkv")
+    graph.params["limit"] = np.array(0, "f4")
+    limit = graph.add("constant", "limit", params={"value": "limit"})
+    product = graph.add("matmul", "product", q, graph.add("permute", "turned", k, order=(0, 2, 1)))
+    seen = graph.add("greater", "seen", product, limit)
+    backward = bslite.gradient(graph.build(graph.add("attention", "y", q, k, v, seen)), ["q"])
+    (node,) = (n for n in backward.nodes if n.op == "attention_grad")
+    assert not node.attrs["by_mask"]
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_grad"])
+@np.errstate(all="ignore")
+def test_masks_of_causal_rows_that_are_not_finite(name: str) -> None:
+    """NaN ahead of a query, and rows without a key that are NaN as softmax has them."""
+    taken = operands(90, 130, 6, 7)[: 4 if name == "attention_grad" else 3]
+    for mask in (noise(90, 130), np.full((90, 130), -np.inf, np.float32)):
+        mask[5, 120] = np.nan
+        if np.isinf(mask[0, 0]):
+            mask[:, 0] = np.where(np.arange(90) % 7 == 0, 0.0, -np.inf)
+        spec = one_op(name, *taken, mask, is_causal=True, no_key="nan")
+        exact = reference.run(spec, [*taken, mask], np.float64)[0]
+        assert same_specials(bslite.run(spec, [*taken, mask]), exact)
+        assert np.isnan(exact).any()
+
+
 def test_attention_that_is_written_out_is_one_op_in_gradients() -> None:
     """Unless a constant that may become part of it is asked for."""
     graph = GraphBuilder("written")

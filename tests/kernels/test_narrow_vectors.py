@@ -17,6 +17,7 @@ pytestmark = pytest.mark.processes
 #: Ops whose kernels differ in shape from one another, and how many of their cases to run, spread over all.
 OPS = {
     "conv1d": 3, "conv3d": 3, "conv_transpose2d": 3, "max_pool3d": 2, "avg_pool1d": 2, "attention": 4,
+    "attention_grad": 6,
     "sum": 3, "var": 2, "amax": 2, "argmin": 2, "logsumexp": 2, "cumsum": 2, "cumprod": 2,
     "gather_nd": 2, "scatter_elements": 3, "scatter_nd": 3, "topk": 2, "resize": 5, "grid_sample": 6,
     "fold": 3, "unfold": 2, "pow": 2, "remainder": 2, "where": 2, "cast": 2, "rms_norm": 2,
@@ -28,6 +29,7 @@ OPS = {
 NARROWEST = (
     "conv3d",
     "attention",
+    "attention_grad",
     "sum",
     "var",
     "scatter_nd",

@@ -15,7 +15,7 @@ from typing import Any
 from bslite.engines.cuda.program import constants_of
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Case, Op
-from bslite.passes import simplify
+from bslite.passes import simplify_for_gpu
 from bslite.plan.cuda.build import build_plan
 from support.check import single_op_spec
 
@@ -31,7 +31,7 @@ Variant = tuple[str, tuple[tuple[str, str], ...]]
 def variants(op: Op, case: Case) -> frozenset[Variant]:
     """What a case launches on a large GPU."""
     spec, inputs = single_op_spec(op, case)
-    plan = build_plan(simplify(spec), [x.shape for x in inputs], GpuMachine())
+    plan = build_plan(simplify_for_gpu(spec), [x.shape for x in inputs], GpuMachine())
     return frozenset(
         (step.kernel, tuple((n, json.dumps(constants_of(v))) for n, v in step.variant.constants().items()))
         for step in plan.steps

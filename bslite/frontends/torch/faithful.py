@@ -5,17 +5,18 @@ Masks of transformers are an example: some are causal in a trace and not in eage
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.eager import transformers
-from bslite.frontends.torch.graph import Graph, draws, memory, writes
+from bslite.frontends.torch.graph import Graph, memory, writes
 
 if TYPE_CHECKING:
     import torch
+    from torch.fx import Node
 
 SMALL = 1e-6  # what may stand where eager mode has zeros alone
 #: Operations whose results are whatever lies in memory.
@@ -25,27 +26,26 @@ MOST = 1e-2  # relative distance: the same operations in other kernels are never
 
 def check_faithful(
     name: str, program: "torch.export.ExportedProgram", module: "torch.nn.Module", args: Sequence[Any],
-    kwargs: Mapping[str, Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None, gradients: bool = False,
 ) -> None:  # fmt: skip
-    """Raise UnsupportedError if a trace and its module compute different things for these arguments."""
-    if far := _departure(program, module, args, kwargs or {}):
+    """Raise UnsupportedError if a trace and its module compute different things for these arguments.
+    ``gradients``: as in training, with gradients on.
+    """
+    if far := _departure(program, module, args, kwargs or {}, gradients):
         raise UnsupportedError(f"model {name!r}: its trace computes something else than its forward: {far}")
 
 
 def _departure(
     program: "torch.export.ExportedProgram", module: "torch.nn.Module", args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    kwargs: Mapping[str, Any], gradients: bool,
 ) -> str:  # fmt: skip
-    """How far, in words, what torch computes by the trace is from what the module computes in eager mode; ""
-    if it is the same, or cannot be compared: random numbers, changed buffers, packed sequences.
+    """How far, in words, what torch computes by the trace is from what the module computes in eager mode,
+    with the same random numbers; "" if it is the same, or cannot be compared: changed buffers (counters may
+    change), packed sequences.
     """
     graph = Graph(program)
-    stored = {memory(n) for n in graph.stored}
     if any(
-        draws(n)
-        or str(n.target).startswith("bslite.")
-        or operation(n) in EMPTY
-        or (writes(n) and memory(n.args[0]) in stored)
+        str(n.target).startswith("bslite.") or operation(n) in EMPTY or _changes_numbers(n, graph.stored)
         for n in graph.nodes
     ):
         return ""
@@ -53,12 +53,15 @@ def _departure(
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # as in the trace; see `eager.transformers`
     try:
-        with warnings.catch_warnings(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        mode, drawn = torch.set_grad_enabled(gradients), torch.random.fork_rng(devices=[])
+        with warnings.catch_warnings(), mode, drawn:
             warnings.simplefilter("ignore")  # the module's own, which the export has repeated
             whole, own = program.module(check_guards=False), _apart(module)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
+            torch.manual_seed(0)
             traced = _numbers(whole(*_copied(args), **_copied(kwargs)))
+            torch.manual_seed(0)
             with transformers(own, fast):
                 eager = _numbers(own(*_copied(args), **_copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
@@ -69,6 +72,13 @@ def _departure(
     finally:
         torch.backends.mha.set_fastpath_enabled(fast)
     return f"a relative distance of {far:.1e}" if far > MOST else ""
+
+
+def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
+    """Whether a node writes to a tensor of the module that is no counter."""
+    if not writes(node) or memory(node.args[0]) not in {memory(n) for n in stored}:
+        return False
+    return bool(node.args[0].meta["val"].is_floating_point())
 
 
 def _apart(module: "torch.nn.Module") -> "torch.nn.Module":

@@ -68,7 +68,9 @@ def _attention(graph: Any, node: Any, noise: Any) -> Any:
         _argument(node, name) for name in ("attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
     )
     queries, keys = (x.meta["val"] for x in (q, k))
-    lead = queries.shape[:-2] if grouped else torch.broadcast_shapes(queries.shape[:-2], keys.shape[:-2])
+    own = 3 if grouped else 2  # axes of queries that keys have not
+    lead = torch.broadcast_shapes(queries.shape[:-own], keys.shape[:-own])
+    lead = (*lead, *queries.shape[-own:-2])
     drawn = _noise(graph, node, noise, queries.new_empty((*lead, queries.shape[-2], keys.shape[-2])), p)
     return put(graph, node, torch.ops.bslite.attention.default, q, k, v, mask, drawn, causal, scale, grouped)
 

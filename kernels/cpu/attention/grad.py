@@ -19,7 +19,7 @@ from bslite.kernels.cpu.attention.multiply_adds import (
     pack_rows,
     row_products,
 )
-from bslite.kernels.cpu.attention.softmax import drop_out, no_keys, softmax_rows
+from bslite.kernels.cpu.attention.softmax import ADDED, drop_out, no_keys, softmax_rows
 from bslite.kernels.cpu.gemm.update import call_update_sweep
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
@@ -116,7 +116,9 @@ def attention_grad(step, bases, item, scratch):
         all_of_it += nothing(k, k_row, keys, depth) + nothing(v, v_row, keys, features)
         if s.dropped:
             all_of_it += nothing(noise, s.noise_row, rows, keys)
-        may_skip = all_of_it == 0
+        if s.mask_kind == ADDED:
+            all_of_it += nothing(mask, s.mask_row, rows, keys)
+        may_skip = all_of_it == 0 and (safe or not s.mask_kind)  # rows without a key are NaN, if not safe
     row = share * s.share_rows
     last = min(rows, row + s.share_rows)
     while row < last:

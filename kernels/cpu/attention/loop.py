@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.attention.softmax import drop_out, no_keys, softmax_rows, times
+from bslite.kernels.cpu.attention.softmax import ADDED, drop_out, no_keys, softmax_rows, times
 from bslite.kernels.cpu.vector.across import hsum
 from bslite.kernels.cpu.vector.memory import load_scalar, load_some
 from bslite.kernels.cpu.vector.simd import LANES, fma, splat
@@ -86,6 +86,8 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
                 rows = min(tile_rows, last - row)
                 tile = q + row * q_row
                 skips = may_skip and key >= row + rows and nothing(tile, q_row, rows, depth) == 0
+                if skips and s.mask_kind == ADDED:
+                    skips = nothing(mask + row * s.mask_row + 4 * key, s.mask_row, rows, count) == 0
                 if skips and s.dropped:
                     skips = nothing(noise + row * s.noise_row + 4 * key, s.noise_row, rows, count) == 0
                 if not skips:
