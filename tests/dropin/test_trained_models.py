@@ -178,6 +178,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[..., tuple[Tensor, ...
     "dropout of all": (lambda: convs(nn.Dropout(1.0)), images),
     "dropout of none": (lambda: convs(nn.Dropout(0.0)), images),
     "dropout in place": (lambda: convs(nn.Dropout(0.5, inplace=True)), images),
+    "dropout of what is repeated": (lambda: Made(
+        lambda m, x: m.a(x) + F.dropout(m.a(x)[:1].expand(5, -1), 0.3), a=nn.Linear(8, 6)), rows),
     "alpha dropout": (lambda: convs(nn.AlphaDropout(0.3)), images),
     "response norm": (lambda: convs(nn.LocalResponseNorm(3)), images),
     "no gradient in the middle": (lambda: convs(nn.AdaptiveMaxPool2d((3, 2))), images),

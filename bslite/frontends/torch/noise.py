@@ -50,8 +50,8 @@ def _dropped(graph: Any, at: Any, noise: Any, x: Any, p: float, whole: bool = Fa
 
 
 def _noise(graph: Any, at: Any, noise: Any, value: Any, p: float, whole: bool = False) -> Any:
-    """The noise for a ``value``."""
-    size, stride = list(value.shape), list(value.stride())
+    """The noise for a ``value``, in the order that torch draws it in: all of it where values are repeated."""
+    size, stride = list(value.shape), list(load_torch().empty_like(value).stride())
     if whole:
         size = [*size[:2], *[1] * (len(size) - 2)]
         stride = [size[1], *[1] * (len(size) - 1)]
