@@ -182,7 +182,7 @@ def capture(
         if graph.unknown() or graph.mutation_shows():
             found = found.rewritten()
     _only_results(found.graph, name)
-    _check_places(found.graph, name)
+    check_places(found.graph, name)
     check_faithful(name, program, traced.twin, tensors)
     return found
 
@@ -227,7 +227,7 @@ def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
         raise UnsupportedError(f"backward hooks on layers inside the model ({', '.join(hooked[:5])})")
 
 
-def _check_places(graph: Graph, name: str) -> None:
+def check_places(graph: Graph, name: str) -> None:
     """Raise UnsupportedError if ``graph`` takes elements by their places in memory of a tensor that would lie
     there in another order.
     """

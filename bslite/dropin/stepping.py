@@ -4,12 +4,13 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from bslite.dropin.partition import Part
-from bslite.frontends.torch.graph import Graph
+from bslite.frontends.torch.graph import Graph, filled_with, is_filled
 
 Tensor = torch.Tensor
 Node = torch.fx.Node
@@ -35,11 +36,25 @@ class Peer:
         for node in (*part.inputs, *stored):
             new[node] = made.placeholder(node.name)
         for node in graph.nodes:
-            if node in inside and node not in new:
-                new[node] = made.node_copy(node, new.__getitem__)
+            if node not in inside or node in new:
+                continue
+            if is_filled(node) and not isinstance(node.args[-1], Node):  # the part need not read its operand
+                like = node.meta["val"]
+                args = list(like.shape), filled_with(node, node.args)
+                new[node] = made.call_function(torch.ops.aten.full.default, args, {"dtype": like.dtype})
+            else:
+                new[node] = made.node_copy(node, lambda n: new[n] if n in new else number_of(n))
         made.output([new[n] for n in part.outputs])
         function = torch.fx.GraphModule(graph.program.graph_module, made).forward
         return cls(lambda given, weights: function(*given, *weights), [value(n) for n in stored])
+
+
+def number_of(node: Node) -> Any:
+    """A number that a trace knows; KeyError for a tensor."""
+    value = node.meta.get("val")
+    if not isinstance(value, (bool, int, float)):
+        raise KeyError(node)
+    return value
 
 
 def constants(graph: Graph, part: Part) -> set[Node]:

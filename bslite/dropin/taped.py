@@ -6,7 +6,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import Node
 
-from bslite.dropin.capture import Capture, Traced, check_hooks, shell_of
+from bslite.dropin.capture import Capture, Traced, check_hooks, check_places, shell_of
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import meets_complex, operation
@@ -49,6 +49,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_faithful(name, program, traced.twin, tensors, gradients=True)
+    check_places(Graph(program), name)
     effects = rewrite(program, name)
     graph = Graph(program)
     if any(operation(n) in ("slice_scatter", "select_scatter") and meets_complex(n) for n in graph.nodes):

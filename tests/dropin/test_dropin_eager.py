@@ -130,10 +130,12 @@ def test_random_numbers_stay_torchs() -> None:
     assert 0 < bslite.report(fast).kinds[0].torch_share < 1
 
 
-def test_places_in_memory_are_those_of_torch() -> None:
+@pytest.mark.parametrize("training", [False, True])
+def test_places_in_memory_are_those_of_torch(training: bool) -> None:
     """Strides of a tensor whose axes lie in another order there: torch runs such a call."""
     net = Fn(lambda x: [y := torch.tanh(torch.tanh(x).transpose(1, 2)), y.as_strided((4,), (1,)) + 0])
-    fast, x = bslite.optimize(net.eval(), tune=False, fallback="silent"), torch.randn(4, 3, 5)
-    with torch.no_grad():
+    x = torch.randn(4, 3, 5, requires_grad=training)
+    fast = bslite.optimize(net.train(training), training=training, tune=False, fallback="silent")
+    with torch.set_grad_enabled(training):
         torch.testing.assert_close(fast(x), net(x))
     assert any("takes the strides of" in why for why in runner_of(fast).in_torch)

@@ -178,6 +178,9 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], Callable[..., tuple[Tensor, ...
     "dropout of all": (lambda: convs(nn.Dropout(1.0)), images),
     "dropout of none": (lambda: convs(nn.Dropout(0.0)), images),
     "dropout in place": (lambda: convs(nn.Dropout(0.5, inplace=True)), images),
+    "filled like another": (lambda: Made(
+        lambda m, x: m.b(x) * (t := torch.special.i0(m.a(x))).new_full((5, 6), 0.5).cumsum(0) + t,
+        a=nn.Linear(8, 6), b=nn.Linear(8, 6)), rows),
     "dropout of what is repeated": (lambda: Made(
         lambda m, x: m.a(x) + F.dropout(m.a(x)[:1].expand(5, -1), 0.3), a=nn.Linear(8, 6)), rows),
     "alpha dropout": (lambda: convs(nn.AlphaDropout(0.3)), images),

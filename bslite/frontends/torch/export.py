@@ -12,7 +12,15 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
 from bslite.frontends.torch.capture import tensors
-from bslite.frontends.torch.graph import Graph, has_tensors, is_empty, is_filled, is_getitem, normalization
+from bslite.frontends.torch.graph import (
+    Graph,
+    filled_with,
+    has_tensors,
+    is_empty,
+    is_filled,
+    is_getitem,
+    normalization,
+)
 from bslite.frontends.torch.labels import labelled
 from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
@@ -236,8 +244,7 @@ def compute(node: "Node", args: Sequence[Any], kwargs: Any) -> Any:
     torch = load_torch()
     if is_filled(node):  # whatever its operand
         made = node.meta["val"]
-        number = {"new_zeros": 0, "new_ones": 1, "new_empty": 0}.get(operation(node), args[-1])
-        return torch.full(dims(made), number, dtype=made.dtype)
+        return torch.full(dims(made), filled_with(node, args), dtype=made.dtype)
     if operation(node) in ("empty", "empty_like"):  # whatever lies there may be no number
         return torch.zeros_like(node.target(*args, **kwargs))  # type: ignore[operator]
     return node.target(*args, **kwargs)  # type: ignore[operator]

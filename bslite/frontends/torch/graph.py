@@ -1,6 +1,6 @@
 """Facts about an exported graph: live nodes, constants, modules that become one op, in-place changes."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -175,6 +175,11 @@ def normalization(node: "Node") -> "list[Node]":
 def is_filled(node: "Node") -> bool:
     """Whether ``node`` makes a tensor of one number, of a shape that is the same for every input."""
     return operation(node) in FILLED and all(isinstance(d, int) for d in dims(node.meta["val"]))
+
+
+def filled_with(node: "Node", args: "Sequence[Any]") -> Any:
+    """The number that a node of `is_filled` makes a tensor of."""
+    return {"new_zeros": 0, "new_ones": 1, "new_empty": 0}.get(operation(node), args[-1])
 
 
 def is_empty(node: "Node") -> bool:
