@@ -54,15 +54,11 @@ class Heads(Record):
     stats: int
 
 
-class Attention(StepRecord, kernel="attention"):
-    """Attention by multiply-adds.
-
-    ``key_width`` and ``key_most`` are the vector registers of a panel of keys and the rows of its tiles;
-    ``width``, ``panels``, ``tail`` and ``most`` are those of y. ``k_panels`` and ``v_panels`` are the places
-    in scratch memory of packed keys and values.
+class Panels(Record):
+    """How products of rows are cut: ``key_width`` and ``key_most`` are the vector registers of a panel of
+    keys and the rows of its tiles; ``width``, ``panels``, ``tail`` and ``most`` are those of what is made.
     """
 
-    of: Heads
     key_width: int
     key_most: int
     key_sweep: GemmSweep
@@ -73,6 +69,15 @@ class Attention(StepRecord, kernel="attention"):
     most: int
     sweep: GemmSweep
     tail_sweep: GemmSweep
+
+
+class Attention(StepRecord, kernel="attention"):
+    """Attention by multiply-adds. ``k_panels`` and ``v_panels`` are the places in scratch memory of packed
+    keys and values.
+    """
+
+    of: Heads
+    panels_of: Panels
     k_panels: int
     v_panels: int
     minus_inf: float
@@ -107,11 +112,10 @@ class AttentionGrad(StepRecord, kernel="attention_grad"):
     parts, of all ``matrices`` for the first share, then for the next one. With one it is not used.
 
     Of a block of ``tile_rows`` queries, ``scores`` and ``slopes`` are the places of all weights and of their
-    gradients; products with those go ``block`` by ``block`` of keys. ``key_width`` and so on are as in
-    `Attention`; ``width``, ``panels`` and ``tail`` are those of gradients by q and k, ``wide`` and so on
-    those by v. ``k_panels`` and ``v_panels``: keys and values, packed as columns; ``k_rows``: keys, as rows;
-    ``q_rows`` and ``grad_rows``: a block of queries and of gradients; ``k_sums`` and ``v_sums``: gradients by
-    k and v, rows of whole registers.
+    gradients; products with those go ``block`` by ``block`` of keys. ``width`` and so on are those of
+    gradients by q and k, ``wide`` and so on those by v. ``k_panels`` and ``v_panels``: keys and values,
+    packed as columns; ``k_rows``: keys, as rows; ``q_rows`` and ``grad_rows``: a block of queries and of
+    gradients; ``k_sums`` and ``v_sums``: gradients by k and v, rows of whole registers.
     """
 
     of: Heads
@@ -121,16 +125,7 @@ class AttentionGrad(StepRecord, kernel="attention_grad"):
     sums: Operand
     matrices: int
     by_mask: int  # gradients by scores are stored, too
-    key_width: int
-    key_most: int
-    key_sweep: GemmSweep
-    tail_key_sweep: GemmSweep
-    width: int
-    panels: int
-    tail: int
-    most: int
-    sweep: GemmSweep
-    tail_sweep: GemmSweep
+    panels_of: Panels
     update: UpdateSweep
     tail_update: UpdateSweep
     wide: int

@@ -11,7 +11,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.attention import AttentionGrad
-from bslite.kernels.cpu.attention.loop import nothing
+from bslite.kernels.cpu.attention.loop import nothing, operands
 from bslite.kernels.cpu.attention.multiply_adds import (
     clear,
     column_products,
@@ -78,16 +78,9 @@ def _updates(sweep, tail_sweep, count, a, a_row, table, rows, panels, width, pac
 def attention_grad(step, bases, item, scratch):
     """Computes the gradients of a run of rows of one matrix of queries."""
     s = F(step, bases)
-    n1, n2 = s.n1, s.n2
     share, matrix = item % s.shares, item // s.shares
-    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-    q = s.q + i0 * s.q_axes0 + i1 * s.q_axes1 + i2 * s.q_axes2
-    k = s.k + i0 * s.k_axes0 + i1 * s.k_axes1 + i2 * s.k_axes2
-    v = s.v + i0 * s.v_axes0 + i1 * s.v_axes1 + i2 * s.v_axes2
-    y = s.y + i0 * s.y_axes0 + i1 * s.y_axes1 + i2 * s.y_axes2
+    q, k, v, y, mask, noise, (i0, i1, i2) = operands(s, matrix)
     grad = s.grad + i0 * s.grad_axes0 + i1 * s.grad_axes1 + i2 * s.grad_axes2
-    mask = s.mask + i0 * s.mask_axes0 + i1 * s.mask_axes1 + i2 * s.mask_axes2
-    noise = s.noise + i0 * s.noise_axes0 + i1 * s.noise_axes1 + i2 * s.noise_axes2
     q_row, k_row, v_row, grad_row, s_row = s.q_row, s.k_row, s.v_row, s.grad_row, s.score_row
     rows, keys, depth, features, block = s.rows, s.keys, s.depth, s.features, s.block
     causal, safe, scale, key_panel = s.causal, s.safe, s.scale, s.key_width * LANES

@@ -35,6 +35,20 @@ class Products(NamedTuple):
 
 
 @register_jitable
+def operands(s, matrix):
+    """Where q, k, v, y, the mask and the noise of a matrix begin, and its place along each axis."""
+    n1, n2 = s.n1, s.n2
+    i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
+    q = s.q + i0 * s.q_axes0 + i1 * s.q_axes1 + i2 * s.q_axes2
+    k = s.k + i0 * s.k_axes0 + i1 * s.k_axes1 + i2 * s.k_axes2
+    v = s.v + i0 * s.v_axes0 + i1 * s.v_axes1 + i2 * s.v_axes2
+    y = s.y + i0 * s.y_axes0 + i1 * s.y_axes1 + i2 * s.y_axes2
+    mask = s.mask + i0 * s.mask_axes0 + i1 * s.mask_axes1 + i2 * s.mask_axes2
+    noise = s.noise + i0 * s.noise_axes0 + i1 * s.noise_axes1 + i2 * s.noise_axes2
+    return q, k, v, y, mask, noise, (i0, i1, i2)
+
+
+@register_jitable
 def nothing(x, x_row, rows, length):
     """The sum of 0 times each element: 0, or NaN if there is a NaN or an infinity among them."""
     acc = splat(f(0.0))
@@ -52,15 +66,8 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
     def attention(step, bases, item, scratch):
         """Computes a run of rows of one matrix of queries."""
         s = read(step, bases)
-        n1, n2 = s.n1, s.n2
         share, matrix = item % s.shares, item // s.shares
-        i0, i1, i2 = matrix // (n1 * n2), matrix // n2 % n1, matrix % n2
-        q = s.q + i0 * s.q_axes0 + i1 * s.q_axes1 + i2 * s.q_axes2
-        k = s.k + i0 * s.k_axes0 + i1 * s.k_axes1 + i2 * s.k_axes2
-        v = s.v + i0 * s.v_axes0 + i1 * s.v_axes1 + i2 * s.v_axes2
-        y = s.y + i0 * s.y_axes0 + i1 * s.y_axes1 + i2 * s.y_axes2
-        mask = s.mask + i0 * s.mask_axes0 + i1 * s.mask_axes1 + i2 * s.mask_axes2
-        noise = s.noise + i0 * s.noise_axes0 + i1 * s.noise_axes1 + i2 * s.noise_axes2
+        q, k, v, y, mask, noise, _ = operands(s, matrix)
         q_row, y_row, k_row, v_row = s.q_row, s.y_row, s.k_row, s.v_row
         keys, depth, features = s.keys, s.depth, s.features
         block, tile_rows, causal = s.block, s.tile_rows, s.causal

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.attention import Attention, Heads, RoundedAttention
+from bslite.kernels.contracts.cpu.attention import Attention, Heads, Panels, RoundedAttention
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -134,13 +134,10 @@ def _record(
         shares=tiles.shares, share_rows=tiles.share_rows, block=tiles.block, tile_rows=tiles.tile_rows,
         scores=places["scores"], stats=places["stats"], score_row=4 * score_row,
     )  # fmt: skip
-    sweeps = (key_width, tail_keys, values.width, values.tail)
-    key_sweep, tail_key_sweep, value_sweep, tail_sweep = (sweep(machine, n, flag is not None) for n in sweeps)
+    panels = panels_of(machine, key_width, tail_keys, values, flag is not None)
     record = Attention(
-        shared, key_width=key_width, key_most=max_rows(machine, key_width), key_sweep=key_sweep,
-        tail_key_sweep=tail_key_sweep, width=values.width, panels=values.panels, tail=values.tail,
-        most=max_rows(machine, values.width), sweep=value_sweep, tail_sweep=tail_sweep,
-        k_panels=places["k_panels"], v_panels=places["v_panels"], minus_inf=-math.inf, plus_inf=math.inf,
+        shared, panels, k_panels=places["k_panels"], v_panels=places["v_panels"], minus_inf=-math.inf,
+        plus_inf=math.inf,
     )  # fmt: skip
     if flag:
         record = RoundedAttention(
@@ -149,6 +146,17 @@ def _record(
             e_cells=places["e_cells"], e_row=4 * e_row,
         )  # fmt: skip
     return record, at
+
+
+def panels_of(machine: Machine, keys: int, tail: int, made: LineTiling, dots: bool = False) -> Panels:
+    """The panels of ``keys`` registers of keys, the last one of ``tail``, and of what is ``made``."""
+    key_sweep, tail_key_sweep, line, tail_line = (
+        sweep(machine, n, dots) for n in (keys, tail, made.width, made.tail)
+    )
+    return Panels(
+        keys, max_rows(machine, keys), key_sweep, tail_key_sweep, made.width, made.panels, made.tail,
+        max_rows(machine, made.width), line, tail_line,
+    )  # fmt: skip
 
 
 def places_of(parts: Mapping[str, int], lanes: int) -> tuple[dict[str, int], int]:

@@ -8,12 +8,12 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cpu.ops.attention import LONGEST, heads_of, places_of, row_mask
+from bslite.plan.cpu.ops.attention import LONGEST, heads_of, panels_of, places_of, row_mask
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.ops.reduce import add_parts
 from bslite.plan.cpu.split_attention import Size
 from bslite.plan.cpu.step import CpuBuilder, step
-from bslite.plan.cpu.tiling import line_tiling, max_rows, sweep
+from bslite.plan.cpu.tiling import line_tiling, max_rows
 from bslite.plan.shared.attention import Matrices, lower
 
 LEAST = 64  # queries of a block, which adds to the sums of all keys: these may lie beyond L2
@@ -71,10 +71,7 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
         shared, grad=views["grad"].start, grad_axes=in_bytes(given.runs["grad"]),
         grad_row=4 * views["grad"].strides[-2], sums=sums.start, matrices=matrices,
         by_mask=int(layer.node.attrs["by_mask"]),
-        key_width=weights.width, key_most=max_rows(machine, weights.width),
-        key_sweep=sweep(machine, weights.width), tail_key_sweep=sweep(machine, tail_keys),
-        width=by_q.width, panels=by_q.panels, tail=by_q.tail, most=max_rows(machine, by_q.width),
-        sweep=sweep(machine, by_q.width), tail_sweep=sweep(machine, by_q.tail),
+        panels_of=panels_of(machine, weights.width, tail_keys, by_q),
         update=_update(machine, by_q.width), tail_update=_update(machine, by_q.tail),
         wide=by_v.width, wide_panels=by_v.panels, wide_tail=by_v.tail,
         wide_update=_update(machine, by_v.width), tail_wide_update=_update(machine, by_v.tail),
