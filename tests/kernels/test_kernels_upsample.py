@@ -15,7 +15,7 @@ from support.kernel_checks import CHANNELS, check_in_every_layout, ran
 from support.noise import noise
 
 from bslite import reference
-from bslite.ops.resampling import linear_taps, nearest_taps
+from bslite.ops.resized.resampling import linear_taps, nearest_taps
 from bslite.plan.core.builder import Taps
 
 SIZES = st.integers(1, 60)

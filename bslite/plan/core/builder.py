@@ -8,7 +8,7 @@ from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import GroupWork, RowWork
 from bslite.ops import Shape
-from bslite.ops.resampling import Taps
+from bslite.ops.resized.resampling import Taps
 from bslite.passes.layouts import channels_second
 from bslite.plan.core.bands import Crop, Rows, hull
 from bslite.plan.core.concats import Place

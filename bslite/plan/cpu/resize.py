@@ -4,7 +4,7 @@ import struct
 
 from bslite.kernels.contracts.cpu.resize import Resample, ResizeLinear, ResizeNearest
 from bslite.kernels.contracts.record import Operand
-from bslite.ops.resampling import Taps
+from bslite.ops.resized.resampling import Taps
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.sharing import share_image, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bslite.kernels.contracts.cuda.resize import Resample, ResampleVariant, ResizeImage, ResizeImageVariant
 from bslite.kernels.contracts.record import Operand
-from bslite.ops.resampling import Taps
+from bslite.ops.resized.resampling import Taps
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads

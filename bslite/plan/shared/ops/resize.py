@@ -4,8 +4,8 @@ axis by axis. Channels are contiguous.
 
 from collections.abc import Mapping
 
-from bslite.ops.resampling import Taps, outside, places, taps
-from bslite.ops.upsample import tables
+from bslite.ops.resized.resampling import Taps, outside, places, taps
+from bslite.ops.resized.upsample import tables
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers

@@ -8,7 +8,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
-from bslite.ops.resampling import outside, places, taps, transposed
+from bslite.ops.resized.resampling import outside, places, taps, transposed
 from bslite.ops.values import Applied, Gradients, Value
 
 COORDINATES = (

@@ -7,7 +7,7 @@ from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, Shape, case
-from bslite.ops.resampling import Taps, linear_taps, nearest_taps, transposed
+from bslite.ops.resized.resampling import Taps, linear_taps, nearest_taps, transposed
 from bslite.ops.values import Applied, Gradients, Value
 
 
