@@ -174,9 +174,9 @@ class Finder:
         return None
 
     def shows_a_key(self, found: Match) -> bool:
-        """Whether every row is known to have a key that no condition hides."""
+        """Whether every row is known to have a key that no condition hides, nor a mask beside one."""
         known = [self.made[name][0] for name in found.hides if name in self.made]
-        if len(known) < len(found.hides):
+        if len(known) < len(found.hides) or (known and not all(map(self._is_modest, found.masks))):
             return False
         return not known or not functools.reduce(np.logical_or, known).all(-1).any()
 

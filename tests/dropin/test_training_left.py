@@ -166,3 +166,27 @@ def test_an_operator_with_a_gradient_of_its_own_runs_in_torch() -> None:
     step(fast, (R(5, 8),))
     (kind,) = bslite.report(fast).training
     assert len(kind.parts) == 2
+
+
+def test_comparing_a_trace_leaves_no_trace() -> None:
+    """A forward that asks whether it is traced is torch's from the first call on, and draws its own numbers.
+    One that asks whether its input learns is not left to torch.
+    """
+
+    def tells(m: Any, x: Tensor) -> Tensor:
+        return m.a(x) * (0.5 if torch.compiler.is_compiling() else random.random())
+
+    def asks(m: Any, x: Tensor) -> Tensor:
+        return m.a(x) * (2 if x.requires_grad else 3)
+
+    for function, reason in ((tells, "computes something else"), (asks, "")):
+        net: Any = Made(function, a=nn.Linear(4, 4)).train()
+        fast = bslite.optimize(net, training=True, tune=False, fallback="silent")
+        x = torch.randn(3, 4, requires_grad=True)
+        random.seed(1)
+        ours = [fast(x) for _ in range(2)]
+        random.seed(1)
+        for made, want in zip(ours, [net(x) for _ in range(2)], strict=True):
+            torch.testing.assert_close(made, want)
+        told = "; ".join(runner_of(fast).in_torch)
+        assert reason in told if reason else not told

@@ -13,6 +13,7 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph, memory, writes
+from bslite.frontends.torch.noticing import generators
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +52,7 @@ def _departure(
         return ""
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled()
+    numbers = generators()
     torch.backends.mha.set_fastpath_enabled(False)  # as in the trace; see `eager.transformers`
     try:
         mode, drawn = torch.set_grad_enabled(gradients), torch.random.fork_rng(devices=[])
@@ -59,9 +61,9 @@ def _departure(
             whole, own = program.module(check_guards=False), _apart(module)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)  # of no other device, which nothing sets back
             traced = _numbers(whole(*_copied(args), **_copied(kwargs)))
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             with transformers(own, fast):
                 eager = _numbers(own(*_copied(args), **_copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
@@ -70,6 +72,8 @@ def _departure(
     except Exception:  # whatever it is, the caller's own call says it
         return ""
     finally:
+        for state, back in numbers:
+            back(state)
         torch.backends.mha.set_fastpath_enabled(fast)
     return f"a relative distance of {far:.1e}" if far > MOST else ""
 
@@ -88,11 +92,16 @@ def _apart(module: "torch.nn.Module") -> "torch.nn.Module":
 
 
 def _copied(arguments: Any) -> Any:
-    """Arguments that a forward may write to."""
+    """Arguments that a forward may write to; where gradients are on, they ask for theirs as before."""
     torch = load_torch()
-    return torch.utils._pytree.tree_map(
-        lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, arguments
-    )
+
+    def copied(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        made = x.detach().clone()
+        return made.requires_grad_() if x.requires_grad and torch.is_grad_enabled() else made
+
+    return torch.utils._pytree.tree_map(copied, arguments)
 
 
 def _numbers(results: Any) -> "list[torch.Tensor]":

@@ -28,14 +28,14 @@ def noticing() -> Iterator[list[str]]:
     before: list[str] | None = getattr(_here, "noticed", None)
     noticed: list[str] = []
     _here.noticed = noticed
-    drawn = _generators()
+    drawn = generators()
     _replace(1)
     try:
         yield noticed
     finally:
         _replace(-1)
         _here.noticed = before
-        if [state for state, _ in drawn] != [state for state, _ in _generators()]:
+        if [state for state, _ in drawn] != [state for state, _ in generators()]:
             noticed.append("draws numbers from Python's or NumPy's generators")
             for state, back in drawn:
                 back(state)
@@ -79,7 +79,7 @@ def _watched(original: Any, text: str) -> Any:
     return classmethod(said) if isinstance(original, classmethod) else said
 
 
-def _generators() -> list[tuple[Any, Callable[[Any], None]]]:
+def generators() -> list[tuple[Any, Callable[[Any], None]]]:
     """The states of Python's and NumPy's global generators, and how to set them."""
     found: list[tuple[Any, Callable[[Any], None]]] = [(random.getstate(), random.setstate)]
     if "numpy" in sys.modules:
