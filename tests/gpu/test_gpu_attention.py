@@ -52,6 +52,7 @@ def exact(
     """The reference's answer, float64."""
     masks = [] if mask is None else [mask.astype(bool) if mask.dtype == np.int32 else mask]
     attrs = {"scale": None, "is_causal": causal, "grouped": False, "no_key": "zero" if safe else "nan"}
+    attrs["dropped"] = False
     with np.errstate(all="ignore"):
         return reference.call("attention", [q, k, v, *masks], {}, attrs, np.float64)
 

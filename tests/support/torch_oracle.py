@@ -72,12 +72,13 @@ def grouped_linear(x: Tensor, ends: Tensor, *, weight: Tensor) -> Tensor:
 @oracle
 def attention(q, k, v, *others, scale, is_causal, grouped, no_key, dropped):  # type: ignore[no-untyped-def]
     mask = others[0] if len(others) > dropped else None
-    if dropped:  # the product with 1 is the weights
+    if dropped:
         if grouped:
             k, v = (x.repeat_interleave(q.shape[-3] // x.shape[-3], -3) for x in (k, v))
-        ones = torch.eye(k.shape[-2], dtype=q.dtype).expand(*k.shape[:-1], k.shape[-2])
-        how = {"scale": scale, "is_causal": is_causal, "grouped": False, "no_key": no_key}
-        return attention(q, k, ones, *others[:-1], **how, dropped=False) * others[-1] @ v
+        if mask is not None and mask.dtype == torch.bool:
+            mask = torch.zeros(mask.shape, dtype=q.dtype).masked_fill(~mask, -np.inf)
+        math = torch.ops.aten._scaled_dot_product_attention_math
+        return math(q, k, v, mask, 0.0, is_causal, scale=scale)[1] * others[-1] @ v
     if no_key == "zero" and not (is_causal and mask is not None):
         with sdpa_kernel(SDPBackend.MATH):  # others leave keys out, with what NaN among them does
             return F.scaled_dot_product_attention(
