@@ -6,7 +6,7 @@ replaces parameters by stand-ins while it traces, and another thread may be usin
 
 import copy
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -182,7 +182,7 @@ def capture(
         if graph.unknown() or graph.mutation_shows():
             found = found.rewritten()
     _only_results(found.graph, name)
-    check_places(found.graph, name)
+    check_places(found.graph.nodes, name)
     check_faithful(name, program, traced.twin, tensors)
     return found
 
@@ -227,11 +227,11 @@ def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
         raise UnsupportedError(f"backward hooks on layers inside the model ({', '.join(hooked[:5])})")
 
 
-def check_places(graph: Graph, name: str) -> None:
-    """Raise UnsupportedError if ``graph`` takes elements by their places in memory of a tensor that would lie
+def check_places(nodes: Iterable[torch.fx.Node], name: str) -> None:
+    """Raise UnsupportedError if ``nodes`` take elements by their places in memory of a tensor that would lie
     there in another order.
     """
-    for node in graph.nodes:
+    for node in nodes:
         source: Any = node.args[0] if operation(node) == "as_strided" else None
         if source is not None and not source.meta["val"].is_contiguous():
             raise UnsupportedError(f"model {name!r}: its forward takes the strides of {source.name!r}")

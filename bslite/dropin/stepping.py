@@ -10,6 +10,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from bslite.dropin.partition import Part
+from bslite.errors import UnsupportedError
 from bslite.frontends.torch.graph import Graph, filled_with, is_filled
 
 Tensor = torch.Tensor
@@ -50,10 +51,10 @@ class Peer:
 
 
 def number_of(node: Node) -> Any:
-    """A number that a trace knows; KeyError for a tensor."""
+    """A number that a trace knows; UnsupportedError for one that values decide, and for a tensor."""
     value = node.meta.get("val")
     if not isinstance(value, (bool, int, float)):
-        raise KeyError(node)
+        raise UnsupportedError(f"it reads {node.name!r}, which torch computes from values")
     return value
 
 

@@ -50,7 +50,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     with saved_tensors_hooks(_same, _same):
         check_faithful(name, program, traced.twin, tensors, gradients=True)
-    check_places(Graph(program), name)
+    check_places(program.graph.nodes, name)
     effects = rewrite(program, name)
     graph = Graph(program)
     if any(operation(n) in ("slice_scatter", "select_scatter") and meets_complex(n) for n in graph.nodes):

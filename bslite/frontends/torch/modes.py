@@ -28,9 +28,12 @@ def write_out(program: Any, name: str) -> None:
     for node in list(graph.nodes):
         if node not in without or not has_tensors(node):
             continue
-        place = memory(node.args[0]) if writes(node) and node.args[0] not in stored else None
-        if place is not None and first[place] not in without:
-            raise UnsupportedError(f"model {name!r}: a tensor is changed in place where gradients are off")
+        if writes(node) and node.args[0] not in stored:
+            place = memory(node.args[0])
+            if place is None or first[place] not in without:
+                raise UnsupportedError(
+                    f"model {name!r}: a tensor is changed in place where gradients are off"
+                )
         outside = [user for user in node.users if user not in without]
         if outside and hasattr(node.meta["val"], "dtype"):
             with graph.inserting_after(node):

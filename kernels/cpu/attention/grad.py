@@ -102,18 +102,19 @@ def attention_grad(step, bases, item, scratch):
     pack_columns(s, v, v_row, features, keys, v_panels)
     for key in range(0, keys, block):
         pack_rows(k + key * k_row, k_row, depth, min(block, keys - key), s.width, k_rows + key * k_wide)
+    row = share * s.share_rows
+    last = min(rows, row + s.share_rows)
     # Keys ahead of all queries of a block can be left out, unless there is a NaN or an infinity.
     may_skip = False
     if causal:
-        all_of_it = nothing(q, q_row, rows, depth) + nothing(grad, grad_row, rows, features)
-        all_of_it += nothing(k, k_row, keys, depth) + nothing(v, v_row, keys, features)
+        here = last - row
+        found = nothing(q + row * q_row, q_row, here, depth) + nothing(k, k_row, keys, depth)
+        found += nothing(grad + row * grad_row, grad_row, here, features) + nothing(v, v_row, keys, features)
         if s.dropped:
-            all_of_it += nothing(noise, s.noise_row, rows, keys)
+            found += nothing(noise + row * s.noise_row, s.noise_row, here, keys)
         if s.mask_kind == ADDED:
-            all_of_it += nothing(mask, s.mask_row, rows, keys)
-        may_skip = all_of_it == 0 and (safe or not s.mask_kind)  # rows without a key are NaN, if not safe
-    row = share * s.share_rows
-    last = min(rows, row + s.share_rows)
+            found += nothing(mask + row * s.mask_row, s.mask_row, here, keys)
+        may_skip = found == 0 and (safe or not s.mask_kind)  # rows without a key are NaN, if not safe
     while row < last:
         count, high = keys, min(s.tile_rows, last - row)
         if may_skip:

@@ -53,10 +53,11 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     weights, by_q, by_v = (line_tiling(machine, high, n) for n in (min(keys, LONGEST), depth, features))
     blocks = -(-keys // LONGEST)
     block = -(-keys // (blocks * lanes)) * lanes
-    score_row = (-(-keys // lanes) + weights.width) * lanes  # of whole panels; and not a power of two
+    columns = -(-keys // lanes) * lanes
+    score_row = (columns // lanes + 1 | 1) * lanes  # of an odd number of registers: rows share no set of L1
     parts = {
         "scores": high * score_row, "slopes": high * score_row, "stats": 2 * high, "table": TABLE,
-        "k_panels": score_row * depth, "v_panels": score_row * features,
+        "k_panels": columns * depth, "v_panels": columns * features,
         "k_rows": keys * by_q.registers * lanes, "q_rows": high * by_q.registers * lanes,
         "grad_rows": high * by_v.registers * lanes,
         "k_sums": keys * by_q.registers * lanes, "v_sums": keys * by_v.registers * lanes,
