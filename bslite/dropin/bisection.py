@@ -17,7 +17,7 @@ from bslite.dropin.tune import run_graph
 from bslite.dropin.wrapper import original_of
 from bslite.engines.cuda.library import strict
 from bslite.errors import BsliteError, InputError
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.parts import PartWalk
 from bslite.spec import Array, ModelSpec, Node
 from bslite.verification import Check, Engine

@@ -19,7 +19,7 @@ from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.builders import find
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.graph import STORED, draws
 from bslite.frontends.torch.parts import PartWalk, Refusal, Survey

@@ -20,7 +20,8 @@ from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.capture import check_module, failure, few_questions, functional, summary, trace
+from bslite.frontends.torch.capture import failure, few_questions, functional, summary, trace
+from bslite.frontends.torch.checks import check_module
 from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.following import Following, enquires
 from bslite.frontends.torch.graph import Graph, memory, transforms, writes

@@ -11,7 +11,7 @@ from bslite.dropin.training import Trained
 from bslite.errors import InputError
 from bslite.explanation import Explanation, GpuExplanation, explain
 from bslite.explanation.gpu import explain_on_gpu
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from bslite.dropin.structure import Structure
 from bslite.dropin.tune import tune
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import summary
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.following import enquires, sizes_of_values
 
 Tensor = torch.Tensor

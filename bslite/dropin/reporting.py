@@ -11,7 +11,7 @@ from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Runner, runner_of
 from bslite.dropin.training_report import TrainingReport, training_reports
 from bslite.engines.cpu.threads import decided
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 
 MOST = 12  # layers inside a module that are shown
 

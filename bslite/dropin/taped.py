@@ -10,7 +10,8 @@ from bslite.dropin.capture import Capture, Traced, check_hooks, check_places, sh
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import meets_complex, operation
-from bslite.frontends.torch.capture import check_tensors, failure, trace
+from bslite.frontends.torch.capture import failure, trace
+from bslite.frontends.torch.checks import check_tensors
 from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.graph import Graph, draws, is_getitem
 from bslite.frontends.torch.noticing import noticing

@@ -26,7 +26,7 @@ from bslite.dropin.trained import Note, TrainedPart
 from bslite.dropin.watch import attributes_of
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.graph import Graph, draws
 from bslite.frontends.torch.parts import Refusal
 

@@ -11,7 +11,7 @@ from bslite.dropin.runner import runner_of
 from bslite.dropin.signature import signature
 from bslite.dropin.tune import run_graph
 from bslite.errors import InputError
-from bslite.frontends.torch.capture import tensors as named_tensors
+from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor

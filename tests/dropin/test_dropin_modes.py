@@ -38,6 +38,61 @@ def test_a_layer_in_training_mode(net: Any, fast: Any) -> None:
         assert "training mode (bn1)" in said(fast, images())[0]
 
 
+class Swapped(nn.Module):
+    """A layer that has no mode."""
+
+    def forward(self, x: Any) -> Any:
+        return x.transpose(-1, -2)
+
+
+class Asking(nn.Module):
+    """A layer whose mode only a function elsewhere reads."""
+
+    def forward(self, x: Any) -> Any:
+        return scaled(self, x)
+
+
+def scaled(layer: Any, x: Any) -> Any:
+    return 2 * x if layer.training else 3 * x
+
+
+def test_layers_that_never_ask_for_their_mode() -> None:
+    """Copies of some libraries' layers come out in training mode: bslite runs the module nevertheless."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), Swapped(), Asking(), nn.Dropout()).eval()
+    net[1].train()
+    fast = bslite.optimize(net, tune=False)
+    agree(fast, net, images())
+    net[2].train()
+    agree(fast, net, images())
+    by_bslite(fast)
+    net[3].train()
+    with torch.no_grad():
+        assert "training mode (3)" in said(fast, images())[0]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_generator_of_the_modules_own(training: bool) -> None:
+    """Torch runs the call, and draws as often as without bslite."""
+
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.drawn = nn.Linear(6, 6), torch.Generator()
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x) + torch.randn(x.shape, generator=self.drawn)
+
+    net, x = Noisy().train(training), torch.randn(2, 6)
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    with torch.set_grad_enabled(training):
+        net.drawn.manual_seed(1)
+        made = [fast(x) for _ in range(3)]
+        net.drawn.manual_seed(1)
+        for m in made:
+            near(m, Noisy.forward(net, x))
+    assert any("an object, of torch._C.Generator" in why for why in bslite.report(fast).calls_in_torch)
+
+
 def test_gradients_that_are_needed(net: Any, fast: Any) -> None:
     assert "gradients are enabled" in said(fast, images())[0]
     y = fast(images())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.asked import as_hints, free_axes
+from bslite.frontends.torch.checks import check_example, check_module, check_objects
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.following import Following, enquires, followed
@@ -22,7 +23,7 @@ from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
-from bslite.frontends.torch.values import DTYPES, dims, dtype_name
+from bslite.frontends.torch.values import dims
 from bslite.frontends.torch.written import functionalized
 
 if TYPE_CHECKING:
@@ -158,58 +159,6 @@ def _as_asked(module: "torch.nn.Module", example: Example, dynamic_shapes: Any, 
     return Captured(program, sizes_of(program, example.tensors(), named, batched))
 
 
-def check_module(module: "torch.nn.Module") -> None:
-    """Raise unless ``module`` is a module in eval mode whose floating-point tensors are all float32."""
-    torch = load_torch()
-    if not isinstance(module, torch.nn.Module):
-        raise UnsupportedError(f"from_torch takes a torch.nn.Module, got {type(module).__name__}")
-    training = [path or type(module).__name__ for path, m in module.named_modules() if m.training]
-    if training:
-        raise SpecError(
-            f"bslite runs inference, but the model is in training mode ({_some(training)}); call .eval()"
-        )
-    check_tensors(module, "complex64")
-
-
-def check_tensors(module: "torch.nn.Module", *others: str) -> None:
-    """Raise unless a module's tensors are dense and have values, and those of no integers are float32, or of
-    ``others`` by dtype.
-    """
-    torch = load_torch()
-    wrong = [
-        f"{key} is {dtype_name(t)}"
-        for key, t in tensors(module)
-        if (t.is_floating_point() or t.is_complex()) and dtype_name(t) not in ("float32", *others)
-    ]
-    if wrong:
-        raise SpecError(f"bslite takes float32 parameters: {_some(wrong)}; convert the model with .float()")
-    if sparse := [f"{key} is {t.layout}" for key, t in tensors(module) if t.layout != torch.strided]:
-        raise UnsupportedError(f"bslite takes dense parameters: {_some(sparse)}")
-    meta = [key for key, t in tensors(module) if t.is_meta]
-    if meta:
-        raise SpecError(f"parameters without values, on the meta device: {_some(meta)}")
-
-
-def tensors(module: "torch.nn.Module") -> "Iterator[tuple[str, torch.Tensor]]":
-    """Parameters, then buffers, under all their names."""
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
-
-
-def check_example(examples: "Sequence[torch.Tensor]") -> None:
-    """Raise unless there are tensors among the example inputs, all of dtypes bslite has."""
-    if not examples:
-        raise InputError(
-            "example_inputs holds no tensor; give a tensor, or a tuple of the forward's arguments"
-        )
-    for i, x in enumerate(examples):
-        dtype = str(x.dtype).removeprefix("torch.")
-        if dtype not in DTYPES:
-            raise InputError(
-                f"example input {i} is {dtype} {list(x.shape)}; bslite models take {', '.join(DTYPES)}"
-            )
-
-
 def arguments_of(module: "torch.nn.Module", example: Example) -> dict[str, Any]:
     """The example's arguments by the names of the forward's parameters."""
     try:
@@ -298,6 +247,7 @@ def trace(
             raise error
     complete(program)
     check_packing(program)
+    check_objects(program)
     return program
 
 
@@ -376,9 +326,3 @@ def summary(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     reasons = [line.removeprefix("- ").partition(". ")[0] for line in lines if line.startswith("- ")]
     return shorten("; ".join(dict.fromkeys(reasons or lines[:1] or [type(error).__name__])), MAX_REASON)
-
-
-def _some(items: Sequence[str], most: int = 5) -> str:
-    """A few of ``items``, and how many more there are."""
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more

@@ -11,7 +11,7 @@ from bslite.frontends.common.problems import report
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import find, operation
-from bslite.frontends.torch.capture import tensors
+from bslite.frontends.torch.checks import tensors
 from bslite.frontends.torch.graph import (
     Graph,
     filled_with,

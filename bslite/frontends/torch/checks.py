@@ -1,0 +1,102 @@
+"""What a module, its arguments and its trace have to be: errors before anything is built."""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING
+
+from bslite.errors import InputError, SpecError, UnsupportedError
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.values import DTYPES, dtype_name
+
+if TYPE_CHECKING:
+    import torch
+
+
+def check_module(module: "torch.nn.Module") -> None:
+    """Raise unless ``module`` is a module in eval mode whose floating-point tensors are all float32.
+
+    A layer that never asks for its mode may be in training mode, as copies of einops' layers are.
+    """
+    torch = load_torch()
+    if not isinstance(module, torch.nn.Module):
+        raise UnsupportedError(f"from_torch takes a torch.nn.Module, got {type(module).__name__}")
+    training = [
+        path or type(module).__name__
+        for path, m in module.named_modules()
+        if m.training and (m is module or reads_mode(type(m)))
+    ]
+    if training:
+        raise SpecError(
+            f"bslite runs inference, but the model is in training mode ({_some(training)}); call .eval()"
+        )
+    check_tensors(module, "complex64")
+
+
+def reads_mode(layer: type) -> bool:
+    """Whether the code of a layer's class names the layer's mode. A trace follows what functions elsewhere do
+    with it.
+    """
+    functions = (inspect.unwrap(f) for c in layer.__mro__ for f in vars(c).values() if inspect.isfunction(f))
+    own = (f.__code__ for f in functions if f.__module__ != load_torch().nn.Module.__module__)
+    return any(_names(code, "training") for code in own)
+
+
+def _names(code: CodeType, name: str) -> bool:
+    return name in code.co_names or any(_names(c, name) for c in code.co_consts if isinstance(c, CodeType))
+
+
+def check_tensors(module: "torch.nn.Module", *others: str) -> None:
+    """Raise unless a module's tensors are dense and have values, and those of no integers are float32, or of
+    ``others`` by dtype.
+    """
+    torch = load_torch()
+    wrong = [
+        f"{key} is {dtype_name(t)}"
+        for key, t in tensors(module)
+        if (t.is_floating_point() or t.is_complex()) and dtype_name(t) not in ("float32", *others)
+    ]
+    if wrong:
+        raise SpecError(f"bslite takes float32 parameters: {_some(wrong)}; convert the model with .float()")
+    if sparse := [f"{key} is {t.layout}" for key, t in tensors(module) if t.layout != torch.strided]:
+        raise UnsupportedError(f"bslite takes dense parameters: {_some(sparse)}")
+    meta = [key for key, t in tensors(module) if t.is_meta]
+    if meta:
+        raise SpecError(f"parameters without values, on the meta device: {_some(meta)}")
+
+
+def tensors(module: "torch.nn.Module") -> "Iterator[tuple[str, torch.Tensor]]":
+    """Parameters, then buffers, under all their names."""
+    yield from module.named_parameters(remove_duplicate=False)
+    yield from module.named_buffers(remove_duplicate=False)
+
+
+def check_example(examples: "Sequence[torch.Tensor]") -> None:
+    """Raise unless there are tensors among the example inputs, all of dtypes bslite has."""
+    if not examples:
+        raise InputError(
+            "example_inputs holds no tensor; give a tensor, or a tuple of the forward's arguments"
+        )
+    for i, x in enumerate(examples):
+        dtype = str(x.dtype).removeprefix("torch.")
+        if dtype not in DTYPES:
+            raise InputError(
+                f"example input {i} is {dtype} {list(x.shape)}; bslite models take {', '.join(DTYPES)}"
+            )
+
+
+def check_objects(program: "torch.export.ExportedProgram") -> None:
+    """Raise UnsupportedError where a forward reads an object beside tensors, such as a generator of its own,
+    whose state a call changes.
+    """
+    for spec in program.graph_signature.input_specs:
+        if spec.kind.name == "CUSTOM_OBJ":
+            raise UnsupportedError(
+                f"its forward reads an object, of {getattr(spec.arg, 'class_fqn', 'torch')}"
+            )
+
+
+def _some(items: Sequence[str], most: int = 5) -> str:
+    """A few of ``items``, and how many more there are."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
