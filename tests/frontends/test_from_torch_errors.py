@@ -37,7 +37,7 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
     """Of one result and of several, of sizes that depend on the batch; what bslite has is not listed."""
 
     def forward(x: Any) -> Any:
-        a = F.max_pool2d(torch.digamma(x).relu(), 2, return_indices=True)[1]
+        a = F.adaptive_max_pool2d(torch.digamma(x).relu(), 2, return_indices=True)[1]
         sign, log = torch.linalg.slogdet(x)
         return a, sign.round(decimals=2), log.tanh().double()
 
@@ -52,7 +52,7 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
     ("function", "reason"),
     [
         (lambda x: torch.digamma(x), "1 x aten.digamma.default; at the model's own forward"),
-        (lambda x: F.max_pool2d(x, 2, return_indices=True), "more than its first result is used"),
+        (lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True), "more than its first result is used"),
         (lambda x: x.clamp(float("nan"), 1), "a bound is NaN"),
         (lambda x: x.round(decimals=2), "decimals=2"),
         (lambda x: torch.linalg.vector_norm(x, 0), "of order 0"),

@@ -101,8 +101,51 @@ def test_without_a_batch_it_is_one_image(function: Any, shape: tuple[int, ...]) 
 
 
 def test_indices_of_a_maximum_are_refused() -> None:
+    """Where windows differ in size."""
     with pytest.raises(UnsupportedError, match="more than its first result is used"):
-        from_torch(Fn(lambda x: F.max_pool3d(x, 2, return_indices=True)).eval(), torch.randn(1, *VOLUME))
+        from_torch(
+            Fn(lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)).eval(), torch.randn(1, 3, 5, 5)
+        )
+
+
+@pytest.mark.parametrize(
+    ("axes", "window"),
+    [
+        (1, {"kernel_size": 3, "stride": 2, "padding": 1}),
+        (2, {"kernel_size": 2}),
+        (2, {"kernel_size": (2, 3), "stride": 1, "padding": (0, 1), "dilation": (1, 2)}),
+        (2, {"kernel_size": 3, "stride": 2, "padding": 1, "ceil_mode": True}),
+        (3, {"kernel_size": (1, 3, 2), "stride": 2, "padding": (0, 1, 1)}),
+    ],
+)
+@pytest.mark.parametrize("batched", [True, False])
+def test_places_of_maxima(axes: int, window: dict[str, Any], batched: bool) -> None:
+    pool = getattr(F, f"max_pool{axes}d")
+    module = Fn(lambda x: pool(x, **window, return_indices=True)).eval()
+    x = torch.randn((4, 3, 7, 9, 8, 6)[: axes + 2])
+    x[1] = -float("inf")  # the first of equals, and no place outside
+    x = x if batched else x[1]
+    made = bslite.run(from_torch(module, x), x.numpy())
+    for got, want in zip(made, module(x), strict=True):
+        assert got.dtype == want.numpy().dtype
+        assert np.array_equal(got, want.numpy())
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+@pytest.mark.parametrize("batched", [True, False])
+def test_what_a_pool_took_is_put_back(axes: int, batched: bool) -> None:
+    pool, unpool = getattr(F, f"max_pool{axes}d"), getattr(F, f"max_unpool{axes}d")
+
+    def forward(x: Any) -> Any:
+        y, places = pool(x, 2, return_indices=True)
+        return unpool(2 * y, places, 2, output_size=x.shape[-axes:])
+
+    module, x = Fn(forward).eval(), torch.randn((4, 3, 7, 6, 9)[: axes + 2])
+    x = x if batched else x[0]
+    spec = from_torch(module, x)
+    batches = [x, torch.cat([x, x])] if batched else [x]
+    for x in batches:
+        assert np.array_equal(bslite.run(spec, x.numpy()), module(x).numpy())
 
 
 def test_errors_name_the_layer() -> None:

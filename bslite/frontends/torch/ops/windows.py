@@ -1,12 +1,18 @@
 """Builders of convolutions and pools over signals, images and volumes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.counting import filled
+from bslite.frontends.torch.operands import converted, inner
+from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand
 
@@ -80,7 +86,49 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> Any:  # fmt: skip
     sizes = {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation}
-    return s.results(window(s, "max_pool", x, axes_of(s), sizes, ceil_mode=ceil_mode))
+    if "_with_" not in s.operation or 1 not in s.used:
+        return s.results(window(s, "max_pool", x, axes_of(s), sizes, ceil_mode=ceil_mode))
+    taken = places(s, x, axes_of(s), **sizes)
+    return [window(s, "max_pool", x, axes_of(s), sizes, ceil_mode=ceil_mode) if 0 in s.used else None, taken]
+
+
+def places(s: Site, x: Operand, axes: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Value:
+    """Where the largest element of each window is, as torch counts: along the last axes of ``x``, the last
+    fastest.
+    """
+    size, windows = x.shape[-axes:], s.shapes[1][-axes:]
+    plain(*size, *windows)
+    kernel, before, apart = (each(v, axes) for v in (kernel, padding, dilation))
+    steps = each(stride, axes) or kernel
+    images = x if x.rank == axes + 2 else reshape(s, x, (1, *x.shape), last=False)
+    taps = s.emit(
+        "max_pool_places", images, inner=(*images.shape[:2], *windows),
+        kernel=kernel, stride=steps, before=before, dilation=apart, windows=windows,
+    )  # fmt: skip
+
+    def flat(*along: Any) -> Any:
+        """Places in the image, from those along each axis."""
+        lines = np.meshgrid(*along, indexing="ij")
+        return sum(line * math.prod(size[a + 1 :]) for a, line in enumerate(lines))
+
+    by_tap = flat(*(np.arange(k) * d for k, d in zip(kernel, apart, strict=True))).reshape(-1)
+    first = flat(*(np.arange(w) * t - b for w, t, b in zip(windows, steps, before, strict=True)))
+    off = s.emit("gather", s.const(by_tap, "taps"), converted(s, taps, "int64"), inner=taps.shape, axis=0)
+    made: Value = reshape(s, inner(s, "add", off, s.const(first, "windows")), s.shapes[1], last=False)
+    return made
+
+
+@aten("max_unpool2d", "max_unpool3d")
+def max_unpool(s: Site, x: Operand, indices: Operand, size: Any, *_: Any) -> Value:
+    """Each element of the last axes at its place, of `places`; zeros elsewhere."""
+    axes = len(size)
+    plain(*size, *x.shape[-axes:])
+    lead, count = s.shape[:-axes], math.prod(x.shape[-axes:])
+    flat = (*lead, math.prod(size))
+    found, put = (reshape(s, v, (*lead, count), last=False) for v in (x, indices))
+    made = s.emit("scatter_elements", filled(s, flat, 0, x.dtype), put, found, inner=flat, axis=-1)
+    whole: Value = reshape(s, made, s.shape)
+    return whole
 
 
 @aten("avg_pool1d", "avg_pool2d", "avg_pool3d")
