@@ -47,13 +47,16 @@ def _names(code: CodeType, name: str) -> bool:
 
 
 def check_tensors(module: "torch.nn.Module", *others: str) -> None:
-    """Raise unless a module's tensors are dense and have values, and those of no integers are float32, or of
-    ``others`` by dtype.
+    """Raise unless a module's tensors are dense and have values, and parameters of no integers are float32,
+    or of ``others`` by dtype.
+
+    Buffers may be of other dtypes: what is made of them before they meet a value (positions, say, cast to
+    float32) is a constant.
     """
     torch = load_torch()
     wrong = [
         f"{key} is {dtype_name(t)}"
-        for key, t in tensors(module)
+        for key, t in module.named_parameters(remove_duplicate=False)
         if (t.is_floating_point() or t.is_complex()) and dtype_name(t) not in ("float32", *others)
     ]
     if wrong:
