@@ -1,7 +1,8 @@
 """A module that bslite cannot run as a whole: its own forward runs, and calls of large layers go to bslite.
 
 A detector chooses boxes by their scores, a language model notes where it stands: such code is torch's. What
-takes the time is inside, in a backbone or a stack of layers, which can be traced for themselves.
+takes the time is inside, in a backbone or a stack of layers, which can be traced for themselves. A layer that
+the forward never calls, since it goes through its parts itself, is opened, and so is one that sees others.
 
 While the forward runs, each such layer has a `Stand` where ``Module.compile()`` would put a compiled call. So
 layers stay the objects that they are, for the forward and for everyone else.
@@ -13,6 +14,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +27,7 @@ CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in pl
 #: hundreds of layers.
 SHARE, MOST = 128, 32
 DEPTH = 4  # of containers that are looked into
+UNCALLED = 2  # forwards without a call, before a layer is opened
 AGAIN = 32  # forwards without a layer that torch runs, before it is tried again
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -38,7 +41,7 @@ class Inside:
         """``least``: the parameters of a large layer; by default a part of all."""
         self._module, self._make, self._least = module, make, least
         self._large = 0  # the parameters of a layer that is taken; 0: not known yet
-        self._made: dict[int, tuple[Module, Stand | None]] = {}  # by the id of a layer
+        self._made: dict[int, Known] = {}  # by the id of a layer
         self._lock, self._here = threading.RLock(), threading.local()
 
     def forget(self) -> None:
@@ -75,24 +78,44 @@ class Inside:
     def _stands(self) -> "list[tuple[str, Stand]]":
         with self._lock:
             held, self._made = self._made, {}
-            found = []
-            for path, layer in _layers(self._module):
-                if id(layer) not in self._made:
-                    known = held.get(id(layer))
-                    self._made[id(layer)] = layer, known[1] if known is not None else self._new(layer)
-                stand = self._made[id(layer)][1]
-                if stand is not None:
-                    found.append((path, stand))
-            return found
+            self._least = self._least or max(1, _size(self._module) // SHARE)
+            self._large = self._large or _bound(self._module, self._least)
+            return list(self._within(self._module, "", self._large, held))
 
-    def _new(self, layer: Module) -> "Stand | None":
-        self._least = self._least or max(1, _size(self._module) // SHARE)
-        self._large = self._large or _bound(self._module, self._least)
-        own = type(layer)._call_impl is not Module._call_impl
-        if own or _size(layer) < self._large or _sees_others(layer):
-            return None
+    def _within(
+        self, module: Module, path: str, large: int, held: "dict[int, Known]"
+    ) -> "Iterator[tuple[str, Stand]]":
+        """The layers in ``module`` that have ``large`` parameters or more. ``held``: what is known."""
+        for name, layer in _layers(module):
+            if id(layer) in self._made:
+                continue
+            known = self._made[id(layer)] = held.get(id(layer)) or self._new(layer, large)
+            if known.stand is not None and not known.stand.passed():
+                yield path + name, known.stand
+            elif known.opens:
+                known.large = known.large or _bound(layer, large)
+                yield from self._within(layer, f"{path}{name}.", known.large, held)
+
+    def _new(self, layer: Module, large: int) -> "Known":
+        if _size(layer) < large:
+            return Known(layer, None, opens=False)
+        if type(layer)._call_impl is not Module._call_impl or _sees_others(layer):
+            return Known(layer, None)
         run = self._make(layer, self._least)
-        return None if run is None else Stand(self, layer, run)
+        return Known(layer, None if run is None else Stand(self, layer, run), opens=run is not None)
+
+
+@dataclass
+class Known:
+    """A layer, what stands for it, and whether its own layers are tried where nothing does.
+
+    ``large``: the parameters of one of those that is taken, once they are.
+    """
+
+    layer: Module
+    stand: "Stand | None"
+    opens: bool = True
+    large: int = 0
 
 
 class Stand:
@@ -100,10 +123,12 @@ class Stand:
 
     def __init__(self, inside: Inside, layer: Module, run: Any) -> None:
         self.inside, self.layer, self.run = inside, layer, run
-        self._entered = self._skipped = 0
+        self._entered = self._skipped = self._uncalled = 0
+        self._called = False
         self._training = layer.training
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._called = True
         held = vars(self.layer)
         looked_at = "_call_impl" in held or any(held.get(h) for h in HOOKS) or _any_global_hook()
         if not self.inside.depth or looked_at or _checkpoints():
@@ -132,6 +157,10 @@ class Stand:
         self.run.again()
         return True
 
+    def passed(self) -> bool:
+        """Whether forwards do not call the layer."""
+        return not self._called and self._uncalled >= UNCALLED
+
     def enter(self) -> bool:
         """A forward begins. A layer that is compiled, or that another forward has taken, is let alone."""
         held = vars(self.layer)
@@ -144,6 +173,7 @@ class Stand:
     def leave(self) -> None:
         """A forward ends that has entered."""
         self._entered -= 1
+        self._uncalled += not self._called
         if not self._entered and vars(self.layer).get(CALL) is self:
             del vars(self.layer)[CALL]
 

@@ -57,7 +57,7 @@ class Runner:
         self.rebuilt = 0  # times the weights were packed anew
         self._state: State | None = None
         self._lock = threading.RLock()
-        self._restarts = 0
+        self._restarts = self._waited = 0
         self.trainer: Any = None  # made by the first call that trains
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -75,6 +75,8 @@ class Runner:
             return self._run_torch(InTorch(str(e), inner=not trains), args, kwargs)
         if trains:
             return self._train(key, tensors, objects, args, kwargs)
+        if self.kinds.left and not self._look_again():
+            return self._run_torch(InTorch(self.kinds.left, inner=True), args, kwargs)
         try:
             state = self._current()
         except UnsupportedError as e:
@@ -179,7 +181,7 @@ class Runner:
     def forget(self) -> None:
         """Drop all specialisations."""
         with self._lock:
-            self._state, self._restarts = None, 0
+            self._state, self._restarts, self._waited = None, 0, 0
             self.trainer = None
             self.kinds.forget()
             self.inside.forget()
@@ -228,6 +230,19 @@ class Runner:
             self.rebuilt += state is not None
             self._state = State(watch)
             return self._state
+
+    def _look_again(self) -> bool:
+        """Whether to look for changes of a module that is torch's because of them: ever more seldom. One
+        that has stopped changing is bslite's again.
+        """
+        with self._lock:
+            self._waited += 1
+            if self._waited & (self._waited - 1):
+                return False
+            if self._state is not None and not self._state.watch.structure_changed():
+                self._restarts, self._waited, self.kinds.left = 0, 0, ""
+                self._state = None
+            return True
 
     def _watch(self, before: Watch | None) -> Watch:
         """Compare with the present state from now on. ``before``: what watched since the last change of the

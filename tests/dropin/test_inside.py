@@ -103,6 +103,53 @@ def test_a_layer_that_cannot_be_traced_is_entered_too() -> None:
     assert [name for name, _ in own.inside] == ["backbone", "heads.0"]
 
 
+class Keeps(nn.Module):
+    """A stack that the forward goes through layer by layer, keeping what each makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)))
+        self.kept: list[Any] = []
+
+    def forward(self, x: Any) -> Any:
+        self.kept = []
+        for layer in self.layers:
+            x = layer.forward(x) if layer is self.layers[2] else layer(x)
+            self.kept.append(x)
+        return x
+
+
+def test_layers_that_are_never_called_are_opened() -> None:
+    """A stack of which the forward calls the layers, a layer whose forward it calls."""
+    net = Keeps().eval()
+    fast = wrapped(net, quiet=False)
+    for batch in (2, 3, 4, 2, 2, 2):
+        x = torch.randn(batch, 16)
+        near(fast(x), net(x))
+    assert paths(fast) == ["layers.0", "layers.1", "layers.2.0"]
+    assert len(fast.kept) == 3
+
+
+def test_a_module_that_has_stopped_changing_is_bslites_again() -> None:
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.calls = nn.Linear(16, 16), 0
+
+        def forward(self, x: Any) -> Any:
+            self.calls = min(self.calls + 1, 9)
+            return self.layer(x)
+
+    net, x = Counts().eval(), torch.randn(2, 16)
+    fast = wrapped(net, quiet=False)
+    for _ in range(40):
+        near(fast(x), net.layer(x))
+    report = bslite.report(fast)
+    assert fast.calls == 9
+    assert sum(report.calls_in_torch.values()) < 30
+    assert report.kinds[-1].torch_share == 0
+
+
 def test_hooks_inside_leave_the_other_layers(net: Any) -> None:
     plain, seen = Net().eval(), []
     plain.conv1.register_forward_hook(lambda layer, *_: seen.append(layer))
