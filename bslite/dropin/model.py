@@ -88,7 +88,10 @@ class Model:
         ports = [replace(i, dtype="float32") if i.name in self.cells else i for i in spec.inputs]
         dtypes = [port.dtype for port in ports]
         given = [api.as_array(port, t.detach(), torch) for port, t in zip(ports, tensors, strict=True)]
-        arrays = [to_cells(x, f"input {port.name!r}") for port, x in zip(ports, given, strict=True)]
+        arrays = [  # of the strides that `_cells` gives
+            to_cells(x if x.dtype == np.float32 else np.ascontiguousarray(x), f"input {port.name!r}")
+            for port, x in zip(ports, given, strict=True)
+        ]
         copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
         strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
         session = engine_for(spec).session(

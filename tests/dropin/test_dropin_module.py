@@ -235,6 +235,23 @@ def test_any_strides_of_the_input(net: Any, fast: Any) -> None:
     by_bslite(fast)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32, torch.bool])
+def test_any_strides_of_any_dtype(dtype: Any) -> None:
+    """Of arguments, and of what an operation in torch hands on."""
+
+    class Moves(nn.Module):
+        def forward(self, x: Any) -> Any:
+            places = x.nonzero()  # of torch, transposed in memory
+            return x.flip(0), x.float() + 1, places.flip(1), places + 1
+
+    net, x = Moves().eval(), (torch.arange(60) % 7 - 2).reshape(6, 10).to(dtype)
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    with torch.no_grad():
+        for given in (x, x.T, x[:, ::3], x[::2].T, x[:, :1].expand(6, 5), x.T.clone()):
+            for got, want in zip(fast(given), Moves.forward(net, given), strict=True):
+                assert torch.equal(got, want)
+
+
 def test_optimizing_twice_wraps_the_original(net: Any) -> None:
     again = wrapped(wrapped(net))
     agree(again, net, images())
