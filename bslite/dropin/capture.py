@@ -16,7 +16,7 @@ import torch
 from bslite.dropin import growing
 from bslite.dropin.inside import CALL
 from bslite.dropin.structure import Before, Returned, Structure, elements
-from bslite.dropin.watch import attributes_of
+from bslite.dropin.watch import attributes_of, is_making, made_anew
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.builders import operation
@@ -302,9 +302,9 @@ def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _hooks(module: torch.nn.Module) -> list[Any]:
-    """The forward hooks that may do more than note what the call returns."""
+    """The forward hooks that may do more than note what the call returns, or make a weight."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
-    return [h for h in hooks if getattr(h, "__module__", "") not in NOTING]
+    return [h for h in hooks if getattr(h, "__module__", "") not in NOTING and not is_making(h)]
 
 
 def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
@@ -332,7 +332,8 @@ NOTED = ("_output_capturing_hooks_installed",)
 
 def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
     def own(attributes: dict[str, Any]) -> dict[str, Any]:
-        return {k: v for k, v in attributes.items() if k not in (*REPEATED, *NOTED)}
+        made = (*REPEATED, *NOTED, *made_anew(attributes))
+        return {k: v for k, v in attributes.items() if k not in made}
 
     try:
         return [own(b) for b in before] == [own(a) for a in after]

@@ -20,6 +20,7 @@ from bslite.dropin.pause import no_collection
 from bslite.dropin.signature import Key, Unsignable, signature
 from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
+from bslite.frontends.torch.checks import in_training
 from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
@@ -65,7 +66,7 @@ class Runner:
             with precision(self.options.precision):
                 return self(args, kwargs)
         trains = self._trains(args, kwargs)
-        if self.module.__dict__["training"] and not trains:
+        if self.module.__dict__["training"] and not trains and any(map(in_training, self.module.modules())):
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
         if around := reasons.outside():
             return self._run_torch(InTorch(around), args, kwargs)

@@ -23,7 +23,7 @@ from bslite.dropin.structure import Structure
 from bslite.dropin.surroundings import Surroundings
 from bslite.dropin.taped import capture, survey_of
 from bslite.dropin.trained import Note, TrainedPart
-from bslite.dropin.watch import attributes_of
+from bslite.dropin.watch import attributes_of, lasting
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.checks import tensors as named_tensors
@@ -233,10 +233,11 @@ class Trainer:
 
 
 def _without_mode(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The attributes of modules, but for the mode, of which each has traces of its own, and what stands for a
-    call while an outer forward runs.
+    """The attributes of modules, but for the mode, of which each has traces of its own; what stands for a
+    call while an outer forward runs; and what hooks make.
     """
-    return [{k: v for k, v in own.copy().items() if k not in ("training", CALL)} for own in attributes]
+    apart = ("training", CALL)
+    return [{k: v for k, v in own.items() if k not in apart} for own in lasting(attributes)]
 
 
 def _followed(part: Part) -> list[bool]:

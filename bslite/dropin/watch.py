@@ -28,6 +28,8 @@ from bslite.errors import UnsupportedError
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+#: Where hooks come from that make an attribute of a layer from its parameters before every call.
+MAKING = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
 
 
 class Watch:
@@ -79,11 +81,10 @@ class Watch:
 
     def structure_changed(self) -> bool:
         """Whether what was traced may not hold any more."""
-        try:
-            same = self._attributes == self._seen
-            same = same or _calls_apart(self._attributes) == _calls_apart(self._seen)
-        except Exception:  # an attribute that does not compare, such as a tensor, is another one
-            same = False
+        same = _equal(self._attributes, self._seen)
+        if not same and (same := _equal(lasting(self._attributes), lasting(self._seen))):
+            for own, seen in zip(self._attributes, self._seen, strict=True):
+                seen.update({k: own[k] for k in made_anew(own) if k in own})
         return not (
             same
             and any(self._hooks) == self._hooked
@@ -120,11 +121,37 @@ def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
     return [{k: v if k in own else copied(v, 3) for k, v in vars(m).copy().items()} for m in modules]
 
 
-def _calls_apart(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Attributes without what stands for a call while an outer forward runs."""
-    return [
-        {k: v for k, v in own.copy().items() if k != CALL or not isinstance(v, Stand)} for own in attributes
-    ]
+def made_anew(attributes: dict[str, Any]) -> set[str]:
+    """The attributes of a layer that hooks make before every call."""
+    hooks = (attributes.get("_forward_pre_hooks") or {}).values()
+    return {h.name for h in hooks if is_making(h)}
+
+
+def is_making(hook: Any) -> bool:
+    """Whether a hook makes an attribute from parameters, as `torch.nn.utils.weight_norm`'s does."""
+    return getattr(hook, "__module__", "") in MAKING and hasattr(hook, "compute_weight")
+
+
+def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Attributes without what stands for a call while an outer forward runs, and what hooks make."""
+    kept = []
+    for own in attributes:
+        made = made_anew(own)
+        kept.append(
+            {
+                k: v
+                for k, v in own.copy().items()
+                if not (k == CALL and isinstance(v, Stand)) and k not in made
+            }
+        )
+    return kept
+
+
+def _equal(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
+    try:
+        return some == others
+    except Exception:  # an attribute that does not compare, such as a tensor, is another one
+        return False
 
 
 def _words(tensor: torch.Tensor) -> int:

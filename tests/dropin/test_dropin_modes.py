@@ -70,6 +70,18 @@ def test_layers_that_never_ask_for_their_mode() -> None:
         assert "training mode (3)" in said(fast, images())[0]
 
 
+def test_a_container_of_layers_in_eval_mode(net: Any) -> None:
+    """A new Sequential is in training mode, which it never asks for."""
+    front = nn.Sequential(*list(net.children())[:3])
+    assert front.training
+    fast = bslite.optimize(front, tune=False)
+    agree(fast, front, images())
+    by_bslite(fast)
+    front[1].train()
+    with torch.no_grad():
+        assert "it is in training mode" in said(fast, images())[0]
+
+
 @pytest.mark.parametrize("training", [False, True])
 def test_a_generator_of_the_modules_own(training: bool) -> None:
     """Torch runs the call, and draws as often as without bslite."""

@@ -212,3 +212,22 @@ def test_changes_while_other_threads_run(net: Any, fast: Any) -> None:
         wrong = [y for done in calls for y in done.result()]
     assert not wrong
     near(agree(fast, net, x), answers[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+@pytest.mark.parametrize("norm", ["weight_norm", "spectral_norm"])
+def test_weights_that_hooks_make(norm: str) -> None:
+    """Made of their parts once; what calls in torch make of them in between is no change."""
+    normed = getattr(torch.nn.utils, norm)
+    net = nn.Sequential(normed(nn.Conv1d(4, 8, 3)), nn.ReLU(), normed(nn.Conv1d(8, 4, 3)))
+    x = torch.randn(2, 4, 20)
+    net(x)  # a step of the power iteration
+    fast = bslite.optimize(net.eval(), tune=False)
+    with torch.no_grad():
+        for _ in range(3):
+            agree(fast, net, x)
+        next(net[0].parameters()).add_(0.5)
+        list(net[2].parameters())[1].mul_(2)
+        agree(fast, net, x)
+    by_bslite(fast)
+    assert bslite.report(fast).weights_followed == 1

@@ -12,6 +12,8 @@ from support.training import alike, step
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
+import bslite
+
 R = torch.randn
 
 
@@ -216,6 +218,24 @@ def test_steps_are_as_near_to_float64(name: str) -> None:
     make, draw = LAYERS[name]
     torch.manual_seed(0)
     alike(make().train(), [draw() for _ in range(2)])
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+def test_a_weight_that_a_hook_makes() -> None:
+    """Of what is learnt, forwards in torch in between."""
+    old = torch.nn.utils.weight_norm
+    ours, theirs = (nn.Sequential(old(nn.Linear(8, 6)), nn.Tanh(), old(nn.Linear(6, 3))) for _ in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    fast = bslite.optimize(ours, training=True, tune=False, fallback="error")
+    for _ in range(5):
+        x = R(5, 8)
+        for net, call in ((ours, fast), (theirs, theirs)):
+            net.zero_grad()
+            step(call, (x,))
+            torch.optim.SGD(net.parameters(), lr=0.1).step()
+            nn.Sequential.forward(net, x)
+        for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(p, q)
 
 
 @pytest.mark.parametrize("used", ["y", "z"])

@@ -83,7 +83,7 @@ def test_a_gradient_context_around_a_parameter() -> None:
 
 
 def test_training_mode() -> None:
-    assert "call .eval()" in refuse(bslite.SpecError, nn.Conv2d(3, 4, 1).train())
+    assert "call .eval()" in refuse(bslite.SpecError, nn.BatchNorm2d(3).train())
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
     net[1].train()
     assert "(1)" in refuse(bslite.SpecError, net)

@@ -1,9 +1,10 @@
 """What a module, its arguments and its trace have to be: errors before anything is built."""
 
+import functools
 import inspect
 from collections.abc import Iterator, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
@@ -16,16 +17,13 @@ if TYPE_CHECKING:
 def check_module(module: "torch.nn.Module") -> None:
     """Raise unless ``module`` is a module in eval mode whose floating-point tensors are all float32.
 
-    A layer that never asks for its mode may be in training mode, as copies of einops' layers are.
+    What never asks for its mode may be in training mode, as a new Sequential of old layers is, or a copy of a
+    layer of einops.
     """
     torch = load_torch()
     if not isinstance(module, torch.nn.Module):
         raise UnsupportedError(f"from_torch takes a torch.nn.Module, got {type(module).__name__}")
-    training = [
-        path or type(module).__name__
-        for path, m in module.named_modules()
-        if m.training and (m is module or reads_mode(type(m)))
-    ]
+    training = [path or type(m).__name__ for path, m in module.named_modules() if in_training(m)]
     if training:
         raise SpecError(
             f"bslite runs inference, but the model is in training mode ({_some(training)}); call .eval()"
@@ -33,7 +31,13 @@ def check_module(module: "torch.nn.Module") -> None:
     check_tensors(module, "complex64")
 
 
-def reads_mode(layer: type) -> bool:
+def in_training(layer: "torch.nn.Module") -> bool:
+    """Whether a layer is in training mode, and may ask for it."""
+    return layer.training and _reads_mode(type(layer))  # type: ignore[arg-type]
+
+
+@functools.cache
+def _reads_mode(layer: Any) -> bool:
     """Whether the code of a layer's class names the layer's mode. A trace follows what functions elsewhere do
     with it.
     """

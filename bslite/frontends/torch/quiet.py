@@ -10,7 +10,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-OWN = re.compile(r".*isinstance\(treespec, LeafSpec\)|.*_flat_weights\[0\].* were assigned during export")
+OWN = re.compile(
+    r".*isinstance\(treespec, LeafSpec\)|.*_flat_weights\[0\].* were assigned during export"
+    r"|The tensor attributes? (self[\w.]*\.weight\w*(, )?)+ (was|were) assigned during export"  # by hooks
+)
 LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
 _here = threading.local()  # ``depth`` of exports that this thread is in
 
