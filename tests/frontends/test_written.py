@@ -58,6 +58,7 @@ VALUES = {
         v + 1,
     ],
     "a dropout that does nothing": lambda y, held: [z := F.dropout(y, 0.5, False), z[:, 0].zero_(), z + y],
+    "of the same type": lambda y, held: [z := y.type_as(held), z[:, 0].mul_(2), y],
     "divided and rounded down": lambda y, held: [z := y * 8, z.floor_divide_(2), z],
     "to the power of a tensor": lambda y, held: [y[:, 0].abs_().pow_(held[0].abs()), y],
     "an einsum that only permutes": lambda y, held: [
@@ -84,7 +85,6 @@ FORGOTTEN = {
     "seen by meshgrid": lambda y, held: [
         z := torch.meshgrid(y[0, 0], y[0, 1], indexing="ij")[0], y.add_(1), z * 2
     ],
-    "of the same type": lambda y, held: [z := y.type_as(held), z.mul_(2), y],
 }  # fmt: skip
 
 

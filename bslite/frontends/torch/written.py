@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 RESHAPED = ("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "view_as")
-SAME = ("alias", "contiguous", "to", "lift_fresh")
+SAME = ("alias", "contiguous", "to", "type_as", "lift_fresh")
 
 
 def write_values(graph: Any, name: str) -> None:
