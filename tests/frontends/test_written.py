@@ -59,6 +59,13 @@ VALUES = {
     ],
     "a dropout that does nothing": lambda y, held: [z := F.dropout(y, 0.5, False), z[:, 0].zero_(), z + y],
     "of the same type": lambda y, held: [z := y.type_as(held), z[:, 0].mul_(2), y],
+    "of no elements": lambda y, held: [
+        y[:, 0:-3].zero_(),
+        y[:, 3:].copy_(y[:, :0]),
+        z := y[:, 1:],
+        z.mul_(2),
+        y,
+    ],
     "divided and rounded down": lambda y, held: [z := y * 8, z.floor_divide_(2), z],
     "to the power of a tensor": lambda y, held: [y[:, 0].abs_().pow_(held[0].abs()), y],
     "an einsum that only permutes": lambda y, held: [

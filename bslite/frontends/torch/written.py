@@ -154,6 +154,10 @@ class _Values:
             place in self.base or place in self.base.values()
         ):
             raise self._cannot(node)  # it gets another shape, of which its views are none
+        if any(isinstance(d, int) and d == 0 for d in dims(target.meta["val"])):
+            node.replace_all_uses_with(target)
+            self.graph.erase_node(node)
+            return
         with self.graph.inserting_before(node):
             made = {place: (value := self._twin(node))}
             while place in self.base:
