@@ -9,6 +9,7 @@ from torch.fx import Node
 from bslite.dropin.capture import Capture, Traced, check_hooks, check_places, shell_of
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
 from bslite.frontends.torch.capture import failure, trace
 from bslite.frontends.torch.checks import check_tensors
@@ -49,6 +50,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
+    if has_autocast(program):
+        raise UnsupportedError(f"model {name!r}: its forward switches autocast on")
     with saved_tensors_hooks(_same, _same):
         check_faithful(name, program, traced.twin, tensors, gradients=True)
     check_places(program.graph.nodes, name)

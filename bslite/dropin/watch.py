@@ -64,9 +64,8 @@ class Watch:
         self._parameters = [p for p in self._held if isinstance(p, torch.nn.Parameter)]
         #: Whether a graph traced with other tensors holds for these.
         self.forms = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in self._held]
-        tensors = [t for t in chain(self._held, extra) if t is not None]
-        if other := [t.layout for t in tensors if t.layout != torch.strided]:
-            raise UnsupportedError(f"it holds a {other[0]} tensor")
+        found = chain(self._held, extra)
+        tensors = [t for t in found if t is not None and t.layout == torch.strided]  # no trace reads others
         self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.dropin_models import Stack, agree, by_bslite, nn, torch, wrapped
+from support.dropin_models import Stack, agree, by_bslite, near, nn, torch, wrapped
 from support.torch_modules import Fn
 
 import bslite
@@ -139,3 +139,25 @@ def test_places_in_memory_are_those_of_torch(training: bool) -> None:
     with torch.set_grad_enabled(training):
         torch.testing.assert_close(fast(x), net(x))
     assert any("takes the strides of" in why for why in runner_of(fast).in_torch)
+
+
+def test_noise_like_a_value_is_drawn_in_its_order() -> None:
+    """A convolution of one channel gives its result channels last; what bslite hands on is row-major."""
+
+    class Noisy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(1, 4, 3), nn.Conv2d(4, 2, 3)
+
+        def forward(self, x: Any) -> Any:
+            y = torch.exp(self.first(x))
+            return self.second(y + torch.randn_like(y) * torch.rand_like(y))
+
+    net, x = Noisy().eval(), torch.randn(2, 1, 8, 8)
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    with torch.no_grad():
+        for _ in range(2):
+            torch.manual_seed(3)
+            got = fast(x)
+            torch.manual_seed(3)
+            near(got, Noisy.forward(net, x))

@@ -220,6 +220,45 @@ def test_steps_are_as_near_to_float64(name: str) -> None:
     alike(make().train(), [draw() for _ in range(2)])
 
 
+class Autocast(nn.Module):
+    """Regions of autocast, with one of no gradients within."""
+
+    def __init__(self, enabled: bool) -> None:
+        super().__init__()
+        self.first, self.second, self.enabled = nn.Linear(8, 8), nn.Linear(8, 8), enabled
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.first(x)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.enabled):
+            z = self.second(y)
+            with torch.no_grad():
+                still = torch.sin(y)
+            with torch.autocast("cpu", enabled=False):
+                y = y.float() * still
+        return y, z.float(), still
+
+
+def test_autocast_that_is_off_is_no_region() -> None:
+    torch.manual_seed(0)
+    alike(Autocast(False).train(), [rows(), rows()])
+    fast = bslite.optimize(Autocast(False).eval(), tune=False, fallback="error")
+    with torch.no_grad():
+        for made, want in zip(fast(*(x := rows())), Autocast.forward(fast, *x), strict=True):
+            torch.testing.assert_close(made, want)
+
+
+def test_autocast_that_is_on_is_torchs() -> None:
+    ours, theirs, (x,) = Autocast(True), Autocast(True), rows()
+    theirs.load_state_dict(ours.state_dict())
+    fast = bslite.optimize(ours, tune=False, fallback="silent")
+    for net in (fast, theirs):
+        step(net, (x,))
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert p.grad is not None
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-4, atol=1e-5)
+    assert any("switches autocast on" in why for why in bslite.report(fast).calls_in_torch)
+
+
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
 def test_a_weight_that_a_hook_makes() -> None:
     """Of what is learnt, forwards in torch in between."""

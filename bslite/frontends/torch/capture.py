@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.asked import as_hints, free_axes
-from bslite.frontends.torch.checks import check_example, check_module, check_objects
+from bslite.frontends.torch.autocast import autocast_unseen
+from bslite.frontends.torch.checks import check_example, check_module, check_read
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.following import Following, enquires, followed
 from bslite.frontends.torch.graph import Graph, join_memory, unseen_view
+from bslite.frontends.torch.noise import keep_order
 from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -221,6 +223,7 @@ def trace(
         _one_at_a_time,
         quiet(),
         torch.set_grad_enabled(gradients),
+        autocast_unseen(),
         packing(module),
         transformers(module, fast),
     ):
@@ -247,7 +250,7 @@ def trace(
             raise error
     complete(program)
     check_packing(program)
-    check_objects(program)
+    check_read(program)
     return program
 
 
@@ -265,7 +268,8 @@ def few_questions() -> Iterator[None]:
 
 def complete(program: "torch.export.ExportedProgram") -> None:
     """Write down anew which nodes read each node: where a forward switches gradients off and on again,
-    torch.export forgets those before. And note the memory that a trace takes for another.
+    torch.export forgets those before. And note the memory that a trace takes for another, and the order of
+    noise.
     """
     graphs = [m.graph for m in program.graph_module.modules() if hasattr(m, "graph")]
     for graph in graphs:
@@ -274,6 +278,8 @@ def complete(program: "torch.export.ExportedProgram") -> None:
         for node in graph.nodes:
             for source in node.all_input_nodes:
                 source.users[node] = None
+            if node.op == "call_function":
+                keep_order(node)
         join_memory(graph)
 
 
@@ -304,6 +310,8 @@ def functional(
 
 def failure(module: "torch.nn.Module", name: str, error: Exception) -> UnsupportedError:
     """The error for a failure of torch.export; the layer is read off the traceback."""
+    if isinstance(error, UnsupportedError):
+        return UnsupportedError(f"model {name!r}: {error}")
     layer = layer_of(module, error)
     where = f" at layer {layer!r}" if layer else ""
     return UnsupportedError(f"model {name!r}: torch.export cannot trace it{where}: {summary(error)}")

@@ -51,13 +51,12 @@ def _names(code: CodeType, name: str) -> bool:
 
 
 def check_tensors(module: "torch.nn.Module", *others: str) -> None:
-    """Raise unless a module's tensors are dense and have values, and parameters of no integers are float32,
+    """Raise unless a module's tensors have values, and parameters of no integers are float32,
     or of ``others`` by dtype.
 
     Buffers may be of other dtypes: what is made of them before they meet a value (positions, say, cast to
     float32) is a constant.
     """
-    torch = load_torch()
     wrong = [
         f"{key} is {dtype_name(t)}"
         for key, t in module.named_parameters(remove_duplicate=False)
@@ -65,17 +64,16 @@ def check_tensors(module: "torch.nn.Module", *others: str) -> None:
     ]
     if wrong:
         raise SpecError(f"bslite takes float32 parameters: {_some(wrong)}; convert the model with .float()")
-    if sparse := [f"{key} is {t.layout}" for key, t in tensors(module) if t.layout != torch.strided]:
-        raise UnsupportedError(f"bslite takes dense parameters: {_some(sparse)}")
     meta = [key for key, t in tensors(module) if t.is_meta]
     if meta:
         raise SpecError(f"parameters without values, on the meta device: {_some(meta)}")
 
 
 def tensors(module: "torch.nn.Module") -> "Iterator[tuple[str, torch.Tensor]]":
-    """Parameters, then buffers, under all their names."""
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
+    """Parameters, then buffers, under all their names; but none that is sparse, which no trace reads."""
+    strided = load_torch().strided
+    for own in (module.named_parameters, module.named_buffers):
+        yield from ((key, t) for key, t in own(remove_duplicate=False) if t.layout == strided)
 
 
 def check_example(examples: "Sequence[torch.Tensor]") -> None:
@@ -92,15 +90,20 @@ def check_example(examples: "Sequence[torch.Tensor]") -> None:
             )
 
 
-def check_objects(program: "torch.export.ExportedProgram") -> None:
-    """Raise UnsupportedError where a forward reads an object beside tensors, such as a generator of its own,
-    whose state a call changes.
+def check_read(program: "torch.export.ExportedProgram") -> None:
+    """Raise UnsupportedError where a forward reads a sparse tensor of the module's, or an object, such as a
+    generator of its own, whose state a call changes.
     """
+    torch = load_torch()
+    places = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     for spec in program.graph_signature.input_specs:
         if spec.kind.name == "CUSTOM_OBJ":
-            raise UnsupportedError(
-                f"its forward reads an object, of {getattr(spec.arg, 'class_fqn', 'torch')}"
-            )
+            kind = getattr(spec.arg, "class_fqn", "torch")
+            raise UnsupportedError(f"its forward reads an object, of {kind}")
+        node = places[spec.arg.name]
+        layout = getattr(node.meta["val"], "layout", torch.strided)
+        if spec.target is not None and node.users and layout != torch.strided:
+            raise UnsupportedError(f"bslite takes dense parameters: {spec.target} is {layout}")
 
 
 def _some(items: Sequence[str], most: int = 5) -> str:

@@ -11,7 +11,22 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.put import put
 
+LIKE = ("rand_like", "randn_like", "randint_like")
 RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+def keep_order(node: Any) -> None:
+    """Have ``node``, if it draws numbers in the order in which its operand lies, draw them in that of eager
+    mode: what bslite hands on is row-major.
+    """
+    if operation(node) not in LIKE or node.kwargs.get("memory_format") is not None:
+        return
+    torch = load_torch()
+    for form in (torch.contiguous_format, torch.channels_last, torch.channels_last_3d):
+        rank = {torch.channels_last: 4, torch.channels_last_3d: 5}.get(form, node.meta["val"].ndim)
+        if node.meta["val"].ndim == rank and node.meta["val"].is_contiguous(memory_format=form):
+            node.kwargs = {**node.kwargs, "memory_format": form}
+            return
 
 
 def draw(graph: Any, node: Any, noise: Any) -> None:
