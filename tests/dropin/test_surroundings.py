@@ -266,3 +266,23 @@ def test_a_number_of_no_forward_is_no_change(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(SETTINGS, "other", 1.0, raising=False)
     fast(x)
     assert len(traces) == 1
+
+
+def test_caches_of_libraries_are_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """einops keeps what it found out about each kind of tensor, at every trace as well."""
+    library = types.ModuleType("einops")
+    exec(
+        "kept = {}\ndef turned(x):\n    kept[id(x)] = x.shape\n    return x.transpose(-1, -2)", vars(library)
+    )
+    monkeypatch.setitem(sys.modules, "einops", library)
+
+    class Net(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return library.turned(x) + 1  # type: ignore[attr-defined]
+
+    fast = bslite.optimize(Net().eval(), tune=False)
+    with torch.no_grad():
+        for _ in range(4):
+            fast(torch.randn(2, 3, 4))
+    by_bslite(fast)
+    assert bslite.report(fast).weights_followed == 0
