@@ -16,7 +16,7 @@ import torch
 from bslite.dropin import growing
 from bslite.dropin.inside import CALL
 from bslite.dropin.structure import Before, Returned, Structure, elements
-from bslite.dropin.watch import attributes_of, is_making, made_anew
+from bslite.dropin.watch import attributes_of, check_made, is_making, made_anew
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.builders import operation
@@ -165,6 +165,7 @@ def capture(
                 raise failure(traced.twin, name, e) from e
     if traced.stateful:
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
+    check_made(module, program.constants.values(), name)
     if free and unsettled(traced.twin, program):
         return capture(module, arguments, name, free_batch, grows)
     graph = Graph(program)

@@ -18,7 +18,7 @@ from bslite.dropin.model import serves
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.pause import no_collection
 from bslite.dropin.signature import Key, Unsignable, signature
-from bslite.dropin.watch import Watch
+from bslite.dropin.watch import Watch, making
 from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
 from bslite.frontends.torch.checks import in_training
 from bslite.spec import ModelSpec
@@ -230,6 +230,8 @@ class Runner:
                 self.kinds.restart()
             self.rebuilt += state is not None
             self._state = State(watch)
+            for hook, layer in making(self.module):
+                hook(layer, ())
             return self._state
 
     def _look_again(self) -> bool:

@@ -8,6 +8,7 @@ from torch.fx import Node
 
 from bslite.dropin.capture import Capture, Traced, check_hooks, check_places, shell_of
 from bslite.dropin.structure import Structure
+from bslite.dropin.watch import check_made
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
@@ -50,6 +51,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
         raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
+    check_made(module, program.constants.values(), name)
     if has_autocast(program):
         raise UnsupportedError(f"model {name!r}: its forward switches autocast on")
     with saved_tensors_hooks(_same, _same):

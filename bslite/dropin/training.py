@@ -23,7 +23,7 @@ from bslite.dropin.structure import Structure
 from bslite.dropin.surroundings import Surroundings
 from bslite.dropin.taped import capture, survey_of
 from bslite.dropin.trained import Note, TrainedPart
-from bslite.dropin.watch import attributes_of, lasting
+from bslite.dropin.watch import attributes_of, lasting, making
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.checks import tensors as named_tensors
@@ -60,6 +60,7 @@ class Trained:
     changed: Sequence[Tensor]  # buffers that a call changes
     fixed: Sequence[tuple[Tensor, int]]  # tensors that parts hold copies of, and their versions
     draws: bool  # whether numbers are drawn
+    making: Sequence[tuple[Any, torch.nn.Module]]  # hooks that make weights, which others may read, of layers
 
     def run(self, given: Sequence[Tensor], objects: Sequence[Any], instead: Callable[[str], Any]) -> Any:
         """The results. ``instead`` runs the call in torch where a part fails, and is told why; what the call
@@ -85,6 +86,8 @@ class Trained:
                 for tensor, value in noted:
                     tensor.copy_(value)
             return result
+        for hook, layer in self.making:
+            hook(layer, ())
         return self.blueprint.capture.results.build(made, objects)
 
     def slower(self) -> bool:
@@ -229,6 +232,7 @@ class Trainer:
             [value(n) for n in dict.fromkeys(changed)],
             [(t, t._version) for t in copied if id(t) not in weights],
             any(map(draws, graph.nodes)),
+            making(self.module),
         )
 
 

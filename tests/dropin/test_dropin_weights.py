@@ -229,5 +229,33 @@ def test_weights_that_hooks_make(norm: str) -> None:
         next(net[0].parameters()).add_(0.5)
         list(net[2].parameters())[1].mul_(2)
         agree(fast, net, x)
-    by_bslite(fast)
-    assert bslite.report(fast).weights_followed == 1
+        by_bslite(fast)
+        assert bslite.report(fast).weights_followed == 1
+        made = net[0].weight.clone()  # as a call in torch would make it
+        net[0](x)
+        near(made, net[0].weight)
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
+def test_weights_that_hooks_make_elsewhere() -> None:
+    """Of the module itself, whose hooks torch calls, and of a layer that the forward does not call."""
+
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = torch.nn.utils.weight_norm(nn.Linear(4, 4)), nn.Linear(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            return nn.functional.linear(self.second(x), self.first.weight)
+
+    class Alone(nn.Linear):
+        pass
+
+    for net in (Tied(), torch.nn.utils.weight_norm(Alone(4, 4))):
+        fast, x = bslite.optimize(net.eval(), tune=False, fallback="silent"), torch.randn(3, 4)
+        layer = net if isinstance(net, Alone) else net.first
+        with torch.no_grad():
+            for _ in range(4):
+                layer(x)  # makes the weight anew
+                near(fast(x), Tied.forward(net, x) if layer is not net else Alone.forward(net, x))
+                layer.weight_g.mul_(1.5)

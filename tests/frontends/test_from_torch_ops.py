@@ -152,3 +152,13 @@ def test_errors_name_the_layer() -> None:
     spec = from_torch(nn.Sequential(nn.Conv3d(3, 4, 3)).eval(), torch.randn(1, 3, 5, 6, 7))
     with pytest.raises(bslite.BsliteError, match=r"layer '0'.*conv3d|expected"):
         bslite.run(spec, torch.randn(1, 3, 2, 6, 7))
+
+
+def test_a_place_before_the_first_is_an_error() -> None:
+    x, places = torch.randn(1, 1, 2, 2), torch.tensor([[[[0, 2], [8, -1]]]])
+    module = Fn(lambda x, i: F.max_unpool2d(x, i, 2)).eval()
+    spec = from_torch(module, (x, places.abs()))
+    with pytest.raises(bslite.BsliteError, match="16"):
+        bslite.run(spec, [x.numpy(), places.numpy()])
+    want = module(x, places.abs()).numpy()
+    assert np.array_equal(bslite.run(spec, [x.numpy(), places.abs().numpy()]), want)

@@ -66,6 +66,7 @@ VALUES = {
         z.mul_(2),
         y,
     ],
+    "another shape of no elements": lambda y, held: [z := y[:0] * 1, z.unsqueeze_(0), y.relu_(), z],
     "divided and rounded down": lambda y, held: [z := y * 8, z.floor_divide_(2), z],
     "to the power of a tensor": lambda y, held: [y[:, 0].abs_().pow_(held[0].abs()), y],
     "an einsum that only permutes": lambda y, held: [

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def has_autocast(program: "torch.export.ExportedProgram") -> bool:
-    """Whether a trace has such a region."""
+    """Whether the graph of a trace has such a region, beside those within others."""
     region = load_torch().ops.higher_order.wrap_with_autocast
     return any(node.target is region for node in program.graph.nodes)
 
@@ -35,9 +35,10 @@ def autocast_unseen() -> Iterator[None]:
         return self if off else enter(self)
 
     def unseen_leave(self: Any, *error: Any) -> Any:
-        if threading.get_ident() != here or not entered or entered[-1][0] is not self:
+        own = [i for i, (context, _) in enumerate(entered) if context is self]
+        if threading.get_ident() != here or not own:
             return leave(self, *error)
-        _, off = entered.pop()
+        _, off = entered.pop(own[-1])
         return False if off else leave(self, *error)
 
     kind.__enter__, kind.__exit__ = unseen_enter, unseen_leave

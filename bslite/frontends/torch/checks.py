@@ -1,7 +1,6 @@
 """What a module, its arguments and its trace have to be: errors before anything is built."""
 
 import functools
-import inspect
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from bslite.frontends.torch.values import DTYPES, dtype_name
 
 if TYPE_CHECKING:
     import torch
+
+MOST_WRAPPED = 8  # functions around one
 
 
 def check_module(module: "torch.nn.Module") -> None:
@@ -41,9 +42,18 @@ def _reads_mode(layer: Any) -> bool:
     """Whether the code of a layer's class names the layer's mode. A trace follows what functions elsewhere do
     with it.
     """
-    functions = (inspect.unwrap(f) for c in layer.__mro__ for f in vars(c).values() if inspect.isfunction(f))
-    own = (f.__code__ for f in functions if f.__module__ != load_torch().nn.Module.__module__)
-    return any(_names(code, "training") for code in own)
+    base = load_torch().nn.Module
+    own = [c for c in layer.__mro__ if not issubclass(base, c)]
+    return any(_names(code, "training") for c in own for value in vars(c).values() for code in _codes(value))
+
+
+def _codes(value: Any) -> Iterator[CodeType]:
+    """The code of a method or property, and what it wraps."""
+    value = getattr(value, "fget", getattr(value, "__func__", value))
+    for _ in range(MOST_WRAPPED):
+        if isinstance(code := getattr(value, "__code__", None), CodeType):
+            yield code
+        value = getattr(value, "__wrapped__", None)
 
 
 def _names(code: CodeType, name: str) -> bool:
@@ -70,7 +80,7 @@ def check_tensors(module: "torch.nn.Module", *others: str) -> None:
 
 
 def tensors(module: "torch.nn.Module") -> "Iterator[tuple[str, torch.Tensor]]":
-    """Parameters, then buffers, under all their names; but none that is sparse, which no trace reads."""
+    """Parameters, then buffers, under all their names; but none that is sparse: see `check_read`."""
     strided = load_torch().strided
     for own in (module.named_parameters, module.named_buffers):
         yield from ((key, t) for key, t in own(remove_duplicate=False) if t.layout == strided)
@@ -99,7 +109,7 @@ def check_read(program: "torch.export.ExportedProgram") -> None:
     for spec in program.graph_signature.input_specs:
         if spec.kind.name == "CUSTOM_OBJ":
             kind = getattr(spec.arg, "class_fqn", "torch")
-            raise UnsupportedError(f"its forward reads an object, of {kind}")
+            raise UnsupportedError(f"its forward reads an object that no trace follows, a {kind}")
         node = places[spec.arg.name]
         layout = getattr(node.meta["val"], "layout", torch.strided)
         if spec.target is not None and node.users and layout != torch.strided:

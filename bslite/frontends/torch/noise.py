@@ -17,7 +17,7 @@ RECURRENT = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 def keep_order(node: Any) -> None:
     """Have ``node``, if it draws numbers in the order in which its operand lies, draw them in that of eager
-    mode: what bslite hands on is row-major.
+    mode, row by row or channels last: what bslite hands on is row-major.
     """
     if operation(node) not in LIKE or node.kwargs.get("memory_format") is not None:
         return

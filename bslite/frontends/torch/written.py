@@ -150,11 +150,10 @@ class _Values:
         written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
         if not hasattr(target, "meta") or root.op == "placeholder" or not written[0] or any(written[1:]):
             raise self._cannot(node)
-        if load_torch().Tag.inplace_view in node.target.tags and (  # type: ignore[union-attr]
-            place in self.base or place in self.base.values()
-        ):
+        turned = load_torch().Tag.inplace_view in node.target.tags  # type: ignore[union-attr]
+        if turned and (place in self.base or place in self.base.values()):
             raise self._cannot(node)  # it gets another shape, of which its views are none
-        if any(isinstance(d, int) and d == 0 for d in dims(target.meta["val"])):
+        if not turned and any(isinstance(d, int) and d == 0 for d in dims(target.meta["val"])):
             node.replace_all_uses_with(target)
             self.graph.erase_node(node)
             return

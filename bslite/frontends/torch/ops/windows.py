@@ -1,6 +1,7 @@
 """Builders of convolutions and pools over signals, images and volumes."""
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
-from bslite.frontends.torch.builders import aten
+from bslite.frontends.torch.builders import aten, operation
 from bslite.frontends.torch.counting import filled
 from bslite.frontends.torch.operands import converted, inner
 from bslite.frontends.torch.ops.repeat import plain
@@ -94,7 +95,7 @@ def max_pool(
 
 def places(s: Site, x: Operand, axes: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Value:
     """Where the largest element of each window is, as torch counts: along the last axes of ``x``, the last
-    fastest.
+    fastest. Of several NaN it is the first, where torch takes the last.
     """
     size, windows = x.shape[-axes:], s.shapes[1][-axes:]
     plain(*size, *windows)
@@ -126,6 +127,11 @@ def max_unpool(s: Site, x: Operand, indices: Operand, size: Any, *_: Any) -> Val
     lead, count = s.shape[:-axes], math.prod(x.shape[-axes:])
     flat = (*lead, math.prod(size))
     found, put = (reshape(s, v, (*lead, count), last=False) for v in (x, indices))
+    source: Any = s.node.args[1]
+    of_pool = source.target is operator.getitem and "_with_indices" in operation(source.args[0])
+    if not of_pool:  # -1 is no place, but an error
+        none, beyond = (s.store.scalar(n, "int64") for n in (0, flat[-1]))
+        put = s.emit("where", inner(s, "less", put, none), beyond, put, inner=put.shape)
     made = s.emit("scatter_elements", filled(s, flat, 0, x.dtype), put, found, inner=flat, axis=-1)
     whole: Value = reshape(s, made, s.shape)
     return whole
