@@ -42,8 +42,9 @@ def optimize(
     The module runs inference on float32 tensors of the CPU or, if module and inputs are on one, of a GPU (on
     torch's current stream). The original forward runs, with one warning, in training mode without gradients
     (if a layer asks for its mode), where gradients are needed in eval mode, under autocast, on several
-    devices, on a device of another kind, and while another tool traces the module. A forward that cannot be traced (it chooses by values, or
-    changes the module) runs as it is, and its large layers are optimized each for itself. Operations that
+    devices, on a device of another kind, and while another tool traces the module. A forward that cannot be
+    traced (it chooses by values, or changes the module) runs as it is, and its large layers are optimized
+    each for itself. Operations that
     bslite has no op for run in torch inside the same graph; ``fallback`` says whether a warning lists them
     (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). With ``tune``,
     a part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so
