@@ -162,3 +162,22 @@ def test_a_place_before_the_first_is_an_error() -> None:
         bslite.run(spec, [x.numpy(), places.numpy()])
     want = module(x, places.abs()).numpy()
     assert np.array_equal(bslite.run(spec, [x.numpy(), places.abs().numpy()]), want)
+
+
+@pytest.mark.parametrize("reduce", ["sum", "amax", "amin", "prod", "mean"])
+@pytest.mark.parametrize("include_self", [True, False])
+def test_scattered_rows_of_any_batch(reduce: str, include_self: bool) -> None:
+    def forward(x: Any, index: Any) -> Any:
+        into = x.new_full((x.shape[0], 7), 0.5)
+        made = into.scatter_reduce(1, index, x, reduce=reduce, include_self=include_self)
+        return made, into.scatter(1, index, 2.5)
+
+    def inputs(batch: int) -> tuple[Any, Any]:
+        return torch.randn(batch, 9), torch.randint(0, 7, (batch, 9))
+
+    module = Fn(forward).eval()
+    spec = from_torch(module, inputs(2))
+    for batch in (1, 2, 5):
+        given = inputs(batch)
+        for got, want in zip(bslite.run(spec, [x.numpy() for x in given]), module(*given), strict=True):
+            np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)

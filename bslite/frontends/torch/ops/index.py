@@ -8,7 +8,7 @@ from bslite.frontends.common.moves import in_front, permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten, operation
-from bslite.frontends.torch.counting import spread
+from bslite.frontends.torch.counting import filled, spread
 from bslite.frontends.torch.operands import broadcast
 from bslite.frontends.torch.ops.repeat import plain
 from bslite.frontends.torch.site import Site
@@ -147,12 +147,12 @@ def scatter(
         return s.emit("scatter_elements", target, index, updates, inner=shape, axis=axis, reduction=reduction)
 
     if reduce == "mean":
-        ones = [_filled(s, 1, t.shape, "float32") for t in (x, index)]
-        count = ones[0] if include_self else put(ones[0], _filled(s, 0, index.shape, "float32"), "none")
-        start = x if include_self else put(x, _filled(s, 0, index.shape, "float32"), "none")
+        ones = [filled(s, t.shape, 1, "float32") for t in (x, index)]
+        count = ones[0] if include_self else put(ones[0], filled(s, index.shape, 0, "float32"), "none")
+        start = x if include_self else put(x, filled(s, index.shape, 0, "float32"), "none")
         return s.emit("div", put(start, source, "add"), put(count, ones[1], "add"))
     if not include_self:
-        x = put(x, _filled(s, _neutral(reduce, x.dtype), index.shape, x.dtype), "none")
+        x = put(x, filled(s, index.shape, _neutral(reduce, x.dtype), x.dtype), "none")
     return put(x, source, REDUCTIONS[reduce], last=True)
 
 
@@ -167,16 +167,9 @@ def _neutral(reduce: str, dtype: str) -> Any:
     return info.min if reduce == "amax" else info.max
 
 
-def _filled(s: Site, value: Any, shape: Dims, dtype: str) -> Operand:
-    """A constant of one value."""
-    plain(*shape)
-    torch = load_torch()
-    return s.derived("value", torch.full(shape, value, dtype=getattr(torch, dtype)))
-
-
 @aten("scatter.value")
 def scatter_value(s: Site, x: Operand, axis: int, index: Operand, value: float) -> Operand:
-    source = _filled(s, value, index.shape, x.dtype)
+    source = filled(s, index.shape, value, x.dtype)
     return s.emit("scatter_elements", x, index, source, axis=axis)
 
 
