@@ -112,8 +112,10 @@ class Runner:
         """
         if self.options.training is False:
             return False
-        tensors = (x for x in (*args, *kwargs.values(), *self.module.parameters()) if isinstance(x, Tensor))
-        wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+        wanted = torch.is_grad_enabled() and (
+            any(isinstance(x, Tensor) and x.requires_grad for x in (*args, *kwargs.values()))
+            or any(p.requires_grad for p in self.module.parameters())  # of which there may be hundreds
+        )
         if not (wanted or self.options.training):
             return False
         return bool(wanted and self.options.training) or any(m.training for m in self.module.modules())
