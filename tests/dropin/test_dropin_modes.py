@@ -11,6 +11,7 @@ from support.dropin_models import F, Net, Stack, agree, by_bslite, images, near,
 from support.torch_modules import Made
 
 import bslite
+from bslite.dropin.runner import runner_of
 
 
 @pytest.fixture
@@ -85,6 +86,18 @@ def test_a_method_that_wraps_one_of_torchs() -> None:
     with torch.no_grad():
         near(fast(x := images()), x.relu())
     by_bslite(fast)
+
+
+def test_a_call_without_gradients_asks_no_parameter_for_them(net: Any, fast: Any) -> None:
+    """Of which there may be hundreds."""
+    agree(fast, net, images())
+
+    def parameters(recurse: bool = True) -> Any:
+        raise AssertionError("the call went through the parameters")
+
+    object.__setattr__(net, "parameters", parameters)
+    with torch.no_grad():
+        assert not runner_of(fast)._trains((images(),), {})
 
 
 def test_a_container_of_layers_in_eval_mode(net: Any) -> None:

@@ -247,6 +247,24 @@ def test_autocast_that_is_off_is_no_region() -> None:
             torch.testing.assert_close(made, want)
 
 
+def test_autocast_that_is_off_is_left_in_any_order() -> None:
+    class Crossed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(8, 8)
+
+        def forward(self, x: Tensor) -> Tensor:
+            first, second = (torch.autocast("cpu", enabled=False) for _ in range(2))
+            first.__enter__()
+            second.__enter__()
+            y = self.layer(x)
+            first.__exit__(None, None, None)
+            second.__exit__(None, None, None)
+            return y
+
+    alike(Crossed().train(), [rows(), rows()])
+
+
 def test_autocast_that_is_on_is_torchs() -> None:
     ours, theirs, (x,) = Autocast(True), Autocast(True), rows()
     theirs.load_state_dict(ours.state_dict())

@@ -131,6 +131,22 @@ def test_places_of_maxima(axes: int, window: dict[str, Any], batched: bool) -> N
         assert np.array_equal(got, want.numpy())
 
 
+@pytest.mark.parametrize("kernel", [2, 3, (2, 3)], ids=str)
+@pytest.mark.parametrize("stride", [None, 1, 2], ids=str)
+@pytest.mark.parametrize("padding", [0, 1])
+@pytest.mark.parametrize("dilation", [1, 2])
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_places_of_maxima_in_images(
+    kernel: Any, stride: Any, padding: int, dilation: int, ceil_mode: bool
+) -> None:
+    def forward(x: Any) -> Any:
+        return F.max_pool2d(x, kernel, stride, padding, dilation, ceil_mode, return_indices=True)
+
+    module, x = Fn(forward).eval(), torch.randn(2, 3, 11, 13)
+    for got, want in zip(bslite.run(from_torch(module, x), x.numpy()), module(x), strict=True):
+        assert np.array_equal(got, want.numpy())
+
+
 @pytest.mark.parametrize("axes", [1, 2, 3])
 @pytest.mark.parametrize("batched", [True, False])
 def test_what_a_pool_took_is_put_back(axes: int, batched: bool) -> None:

@@ -35,10 +35,10 @@ def autocast_unseen() -> Iterator[None]:
         return self if off else enter(self)
 
     def unseen_leave(self: Any, *error: Any) -> Any:
-        own = [i for i, (context, _) in enumerate(entered) if context is self]
-        if threading.get_ident() != here or not own:
+        if threading.get_ident() != here:
             return leave(self, *error)
-        _, off = entered.pop(own[-1])
+        own = [i for i, (context, _) in enumerate(entered) if context is self]
+        off = bool(own) and entered.pop(own[-1])[1]  # they may be left in any order
         return False if off else leave(self, *error)
 
     kind.__enter__, kind.__exit__ = unseen_enter, unseen_leave
