@@ -22,13 +22,7 @@ from bslite.dropin.structure import copied
 PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.Size, enum.Enum)
 CONTAINERS = (tuple, list, set, frozenset, dict)
 #: Whose own values no forward depends on: the caches of the last ones change at every new shape.
-LIBRARIES = frozenset(sys.stdlib_module_names) - {"__main__"} | {
-    "torch",
-    "numpy",
-    "einops",
-    "einx",
-    "opt_einsum",
-}
+LIBRARIES = frozenset(sys.stdlib_module_names) - {"__main__"} | {"torch", "numpy", "einops", "einx"}
 #: Classes of Python's own whose instances hold what a program puts there.
 NAMESPACES = {("types", "SimpleNamespace"), ("argparse", "Namespace")}
 ROOTS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME")
