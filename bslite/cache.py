@@ -237,6 +237,15 @@ class Recent(Generic[K, V]):
                     self._dropped(*old)
             return value
 
+    def drop_all(self) -> None:
+        """Drop everything, and say so of each."""
+        with self._lock:
+            values = list(self._values.items())
+            self.clear()
+            if self._dropped is not None:
+                for item in values:
+                    self._dropped(*item)
+
     def clear(self) -> None:
         """Drop everything."""
         with self._lock:

@@ -215,16 +215,18 @@ class Executable:
         for model in self.models:
             model.beside_torch = blueprint.direct is None  # in parts, with operations of torch's between them
         self._tensors = [blueprint.values_of(key, tensors) for key in blueprint.held]
+        self._holders = blueprint.capture.results.holders(module)
 
     def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor], Sequence[Any]], Any]:
         """The function from tensors of these shapes and strides, and the objects that hold some of them, to
         the forward's result.
         """
         function, results = self.blueprint.function, self.blueprint.capture.results
+        holders = self._holders
         if self.blueprint.direct is None:
             assert function is not None
             whole = functools.partial(function, *self.models, *self._tensors)
-            return lambda given, objects: results.build(whole(*given), objects)
+            return lambda given, objects: results.build(whole(*given), objects, holders)
         places, order = self.blueprint.direct
         call = self.models[0].prepared([tensors[i] for i in places])
         if places == list(range(len(tensors))) and order == [0] and results.single:
@@ -232,7 +234,7 @@ class Executable:
 
         def direct(given: Sequence[Tensor], objects: Sequence[Any]) -> Any:
             made = call([given[i] for i in places])
-            return results.build([made[i] for i in order], objects)
+            return results.build([made[i] for i in order], objects, holders)
 
         return direct
 

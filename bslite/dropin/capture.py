@@ -1,12 +1,9 @@
 """A module called with certain arguments, as an exported graph of its tensors alone.
 
-The export traces a *shell*: a copy of the module's Python objects that shares its tensors. ``torch.export``
-replaces parameters by stand-ins while it traces, and another thread may be using the module.
+The export traces a shell of the module (`bslite.dropin.shell`).
 """
 
-import copy
-from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,9 +11,11 @@ from typing import Any
 import torch
 
 from bslite.dropin import growing
-from bslite.dropin.inside import CALL
-from bslite.dropin.structure import Before, Returned, Structure, elements
-from bslite.dropin.watch import attributes_of, check_made, is_making, made_anew
+from bslite.dropin.making import check_made, is_making
+from bslite.dropin.noted import Place
+from bslite.dropin.shell import shell_of
+from bslite.dropin.structure import Returned, Structure
+from bslite.dropin.traced import Traced
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.builders import operation
@@ -32,15 +31,8 @@ ONE = "a batch of one is traced for itself"
 UNFREE = "it could not be left free in a trace before"
 DECIDED = "values of an input decide sizes"
 FEW = 16384  # the most numbers of a tensor whose values a trace may know
-OUTER_HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called",
-    "_forward_pre_hooks_with_kwargs",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-)
+#: Modules whose hooks note a layer's output for the call's result.
+NOTING = ("transformers.utils.output_capturing",)
 
 
 @dataclass
@@ -123,21 +115,22 @@ class Capture:
 def capture(
     module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool,
     grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (),
-    known: Collection[int] | None = None,
+    known: Collection[int] | None = None, noted: frozenset[Place] = frozenset(), before: Traced | None = None,
 ) -> Capture:  # fmt: skip
     """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
 
     ``grows``: the axis of each tensor that has to stay free because it grows from call to call. ``free``: the
     axes of each tensor that are to stay free if the module does not fix them. ``known``: the places of
     tensors whose values the trace may know; by default those of a few numbers that it cannot do without.
+    ``noted``: attributes that calls set, which a forward is not to read first. ``before``: the trace that
+    found out that there are more of them.
 
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
     check_module(module)
     check_hooks(module)
-    shell = shell_of(module)
-    traced = Traced(shell, arguments)
+    traced = Traced(shell_of(module, whole=bool(noted)), arguments, noted)
     tensors = tuple(x.detach() for x in arguments.leaves)
     axes = [set(own) for own in free] or [set() for _ in tensors]
     for own, axis in zip(axes, grows, strict=False):
@@ -159,15 +152,15 @@ def capture(
                 program = trace(traced.twin, tensors, dynamic, following=following)
             except Exception as e:
                 if known is None and not any(axes) and enquires(e):
-                    made = capture_of_values(module, arguments, name)
+                    made = capture_of_values(module, arguments, name, noted)
                     if made is not None:
                         return made
                 raise failure(traced.twin, name, e) from e
-    if traced.stateful:
-        raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
+    if again := traced.again(program, noted, before, name):
+        return capture(module, arguments, name, free_batch, grows, free, known, again, traced)
     check_made(module, program.constants.values(), name)
     if free and unsettled(traced.twin, program):
-        return capture(module, arguments, name, free_batch, grows)
+        return capture(module, arguments, name, free_batch, grows, noted=noted)
     graph = Graph(program)
     assert traced.results is not None
     grown, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)
@@ -189,7 +182,9 @@ def capture(
     return found
 
 
-def capture_of_values(module: torch.nn.Module, arguments: Structure, name: str) -> Capture | None:
+def capture_of_values(
+    module: torch.nn.Module, arguments: Structure, name: str, noted: frozenset[Place] = frozenset()
+) -> Capture | None:
     """Trace for the values of those tensors of few numbers from which the forward computes sizes, and for
     this batch; None if that does not help. Raises as `capture`.
     """
@@ -199,7 +194,7 @@ def capture_of_values(module: torch.nn.Module, arguments: Structure, name: str) 
         trace(Traced(shell_of(module), arguments).twin, tensors, None, following=following)
     except Exception:
         return None
-    return capture(module, arguments, name, False, known=following.decided)
+    return capture(module, arguments, name, False, known=following.decided, noted=noted)
 
 
 def has_few(tensor: torch.Tensor) -> bool:
@@ -246,100 +241,10 @@ def _only_results(graph: Graph, name: str) -> None:
             raise UnsupportedError(f"model {name!r}: its forward changes {spec.target!r} in place")
 
 
-VARIES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)  # what of a result a graph makes
-
-
-class Traced:
-    """A module whose forward takes and gives lists of tensors, and notes the structure of its results."""
-
-    def __init__(self, shell: torch.nn.Module, arguments: Structure) -> None:
-        kind = type(shell)
-        bound = vars(shell).get("forward")
-        self.results: Returned | None = None
-        self.stateful = False  # the forward assigns to attributes
-
-        def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
-            (args, kwargs), objects = arguments.rebuilt(tensors)
-            before = attributes_of(self.twin.modules())  # here, because torch.export restores them
-            held = Before(objects)
-            made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
-            self.stateful |= not _same_attributes(before, attributes_of(self.twin.modules()))
-            self.results = Returned(made, held.changes(), lambda x: isinstance(x, VARIES), objects)
-            return tuple(self.results.leaves)
-
-        scope = {"forward": forward, "__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        # torch.export goes through a GraphModule's graph, not through its forward.
-        base = torch.nn.Module if isinstance(shell, torch.fx.GraphModule) else kind
-        twin_class = type(kind.__name__, (base,), scope)
-        self.twin: torch.nn.Module = object.__new__(twin_class)
-        attributes = {k: v for k, v in vars(shell).items() if k != "forward"}
-        object.__setattr__(self.twin, "__dict__", attributes)
-
-
-def shell_of(module: torch.nn.Module) -> torch.nn.Module:
-    """A deep copy that shares all tensors with ``module``, without the hooks on the outside.
-
-    A module that holds objects that cannot be copied gets a flat copy.
-    """
-    memo = {id(t): _ordinary(t) for t in reachable_tensors(module)}
-    hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
-    memo.update({id(h): type(h)() for h in hooks.values()})
-    try:
-        shell: torch.nn.Module = copy.deepcopy(module, memo)
-    except Exception:
-        shell = copy.copy(module)
-        object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
-    vars(shell).pop(CALL, None)
-    return shell
-
-
-def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor``; for one made in torch.inference_mode, which torch.export refuses, one of its memory."""
-    if not tensor.is_inference() or tensor.device.type != "cpu" or tensor.layout != torch.strided:
-        return tensor
-    with torch.inference_mode(False):
-        made = torch.from_numpy(tensor.detach().numpy())
-        return torch.nn.Parameter(made, False) if isinstance(tensor, torch.nn.Parameter) else made
-
-
 def _hooks(module: torch.nn.Module) -> list[Any]:
     """The forward hooks that may do more than note what the call returns, or make a weight."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
     return [h for h in hooks if getattr(h, "__module__", "") not in NOTING and not is_making(h)]
-
-
-def reachable_tensors(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    """Parameters, buffers, and the tensors in plain attributes and in containers there."""
-
-    def within(value: Any, depth: int) -> Iterator[torch.Tensor]:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif depth:
-            for item in elements(value):
-                yield from within(item, depth - 1)
-
-    for m in module.modules():
-        for value in vars(m).copy().values():
-            yield from within(value, 3)
-
-
-#: Lists in which torch's recurrent modules repeat their parameters; their forward writes them anew when the
-#: parameters are others, as the stand-ins of a trace are.
-REPEATED = ("_flat_weights", "_flat_weight_refs")
-#: Modules whose hooks note a layer's output for the call's result, and what marks that they are in place.
-NOTING = ("transformers.utils.output_capturing",)
-NOTED = ("_output_capturing_hooks_installed",)
-
-
-def _same_attributes(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> bool:
-    def own(attributes: dict[str, Any]) -> dict[str, Any]:
-        made = (*REPEATED, *NOTED, *made_anew(attributes))
-        return {k: v for k, v in attributes.items() if k not in made}
-
-    try:
-        return [own(b) for b in before] == [own(a) for a in after]
-    except Exception:  # a tensor in the place of another: they do not compare
-        return False
 
 
 def _repeated(

@@ -7,7 +7,7 @@ from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.reporting import Report, report_of
 from bslite.dropin.runner import runner_of
-from bslite.dropin.training import Trained
+from bslite.dropin.training.trainer import Trained
 from bslite.errors import InputError
 from bslite.explanation import Explanation, GpuExplanation, explain
 from bslite.explanation.gpu import explain_on_gpu

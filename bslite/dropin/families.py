@@ -11,6 +11,7 @@ import torch
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import Capture, capture
+from bslite.dropin.noted import Place
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError
 from bslite.frontends.torch.graph import Graph
@@ -67,11 +68,12 @@ class Family:
 
     def blueprint(
         self, module: torch.nn.Module, arguments: Structure, name: str, batched: bool,
-        supported: frozenset[str] | None,
+        supported: frozenset[str] | None, noted: frozenset[Place],
     ) -> Blueprint | None:  # fmt: skip
         """What serves a call with ``arguments``, of a trace with free sizes; None if that cannot be.
 
-        ``batched``: whether the batch is to stay free; ``supported`` as for `draw`.
+        ``batched``: whether the batch is to stay free; ``supported`` as for `draw`, ``noted`` as for
+        `capture`.
         """
         tensors = arguments.leaves
         for trace in reversed(self.traces):
@@ -82,7 +84,8 @@ class Family:
         if not self.open or not any(self.axes):
             return None
         try:
-            made = capture(module, arguments, name, batched and self.free_batch, free=self.axes)
+            free_batch = batched and self.free_batch
+            made = capture(module, arguments, name, free_batch, free=self.axes, noted=noted)
         except BsliteError:
             self.open = False
             return None

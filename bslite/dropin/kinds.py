@@ -13,6 +13,7 @@ from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import capture, capture_of_values, has_few, shares_memory
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
+from bslite.dropin.noted import Noted
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.signature import Key, kind
 from bslite.dropin.structure import Structure
@@ -60,12 +61,15 @@ class Kinds:
 
     def __init__(
         self, module: torch.nn.Module, name: str, options: Options, voice: Voice,
-        forgotten: Callable[[Key], None],
+        noted: Noted, forgotten: Callable[[Key], None],
     ) -> None:  # fmt: skip
-        """``forgotten`` is told the key of each specialisation that is dropped."""
+        """``noted``: attributes that calls set. ``forgotten`` is told the key of each specialisation that is
+        dropped.
+        """
         self.module, self.name, self.options = module, name, options
         self.made: Recent[Key, Kind] = Recent(MAX_KINDS, lambda key, _: forgotten(key))
         self.left = ""
+        self.noted = noted
         self.tuned: list[Model] = []
         self._voice = voice
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
@@ -143,6 +147,9 @@ class Kinds:
             if found is free and blueprint.capture.fixed and _batched(tensors):
                 self._unfree.add(free)
                 found = kind(args, kwargs, False, grows)
+            if self.noted.add(blueprint.capture.results.noted):  # which traces before may read
+                self._families.clear()
+                self.made.drop_all()
             if blueprint.capture.decided:
                 self._decided.setdefault((len(args), *kwargs), set()).update(blueprint.capture.decided)
         found = (found, self.values(args, kwargs, tensors))
@@ -201,10 +208,12 @@ class Kinds:
 
         ``decided``: the places of tensors whose values the trace may know.
         """
-        supported, made = place.ops_of(arguments.leaves), None
+        supported, made, noted = place.ops_of(arguments.leaves), None, self.noted.places
         if decided:
             made = draw(
-                capture(self.module, arguments, self.name, False, known=decided), self.name, supported
+                capture(self.module, arguments, self.name, False, known=decided, noted=noted),
+                self.name,
+                supported,
             )
         elif not any(axis is not None for axis in grows):
             key = kind(args, kwargs, free_batch, sizes=False)
@@ -212,19 +221,19 @@ class Kinds:
             if family is None:
                 self._families.put(key, Family.of(arguments.leaves))
             else:
-                made = family.blueprint(self.module, arguments, self.name, free_batch, supported)
+                made = family.blueprint(self.module, arguments, self.name, free_batch, supported, noted)
         if made is None:
-            captured = capture(self.module, arguments, self.name, free_batch, grows)
+            captured = capture(self.module, arguments, self.name, free_batch, grows, noted=noted)
             try:
                 made = draw(captured, self.name, supported)
             except Exception as e:  # a builder asks for a size that values say
-                known = capture_of_values(self.module, arguments, self.name) if enquires(e) else None
+                known = capture_of_values(self.module, arguments, self.name, noted) if enquires(e) else None
                 if known is None:
                     raise
                 return draw(known, self.name, supported)
         if not decided and made.torch_share > MUCH and sizes_of_values(made.capture.graph.program):
             with suppress(BsliteError):
-                known = capture_of_values(self.module, arguments, self.name)
+                known = capture_of_values(self.module, arguments, self.name, noted)
                 other = None if known is None else draw(known, self.name, supported)
                 if other is not None and len(other.lacking) < len(made.lacking):
                     return other

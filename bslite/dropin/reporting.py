@@ -9,7 +9,7 @@ from bslite.dropin.kinds import Kind
 from bslite.dropin.reasons import Unsupported, grouped
 from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Runner, runner_of
-from bslite.dropin.training_report import TrainingReport, training_reports
+from bslite.dropin.training.report import TrainingReport, training_reports
 from bslite.engines.cpu.threads import decided
 from bslite.frontends.torch.checks import tensors as named_tensors
 

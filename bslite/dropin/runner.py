@@ -11,14 +11,16 @@ from bslite.arithmetic import current, precision
 from bslite.cache import Recent
 from bslite.dropin import place, reasons
 from bslite.dropin.blueprint import Blueprint, Executable
-from bslite.dropin.capture import reachable_tensors
 from bslite.dropin.inside import Inside
 from bslite.dropin.kinds import InTorch, Kind, Kinds, fault
+from bslite.dropin.making import making
 from bslite.dropin.model import serves
+from bslite.dropin.noted import Noted
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.pause import no_collection
+from bslite.dropin.shell import reachable_tensors
 from bslite.dropin.signature import Key, Unsignable, signature
-from bslite.dropin.watch import Watch, making
+from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
 from bslite.frontends.torch.checks import in_training
 from bslite.spec import ModelSpec
@@ -52,7 +54,8 @@ class Runner:
         self.inside = Inside(module, self._layer, least)
         self.name = name or type(module).__name__
         self._voice = Voice(options.fallback)
-        self.kinds = Kinds(module, self.name, options, self._voice, self._forgotten)
+        self.noted = Noted()
+        self.kinds = Kinds(module, self.name, options, self._voice, self.noted, self._forgotten)
         self.in_torch: dict[str, int] = {}  # why calls ran in torch -> how many
         self._lately = [0, 0]  # calls that torch ran, and bslite, since `again`
         self.rebuilt = 0  # times the weights were packed anew
@@ -125,7 +128,7 @@ class Runner:
         args: tuple[Any, ...], kwargs: dict[str, Any],
     ) -> Any:  # fmt: skip
         """The call in training; see `Trainer`."""
-        from bslite.dropin.training import Left, Trainer
+        from bslite.dropin.training.trainer import Left, Trainer
 
         why = next(
             filter(None, map(reasons.of_tensor, tensors)), "" if tensors else "no argument is a tensor"
@@ -139,7 +142,7 @@ class Runner:
         if why:
             return self._run_torch(InTorch(why), args, kwargs)
         with self._lock, no_collection:
-            self.trainer = self.trainer or Trainer(self.module, self.name, self.options)
+            self.trainer = self.trainer or Trainer(self.module, self.name, self.options, self.noted)
             try:
                 found = self.trainer.find(key, tensors, args, kwargs)
             except Exception as e:
@@ -253,8 +256,8 @@ class Runner:
         """Compare with the present state from now on. ``before``: what watched since the last change of the
         structure.
         """
-        tensors = [*reachable_tensors(self.module), *self.kinds.constants()]
-        return Watch(self.module, tensors, before.surroundings if before else None)
+        tensors = [*reachable_tensors(self.module, self.noted), *self.kinds.constants()]
+        return Watch(self.module, tensors, before.surroundings if before else None, self.noted)
 
     def _prepare(
         self, state: State, key: Key, tensors: Sequence[Tensor], objects: Sequence[Any],
@@ -333,9 +336,11 @@ class Runner:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], objects: Sequence[Any]
     ) -> tuple[Key, Kind]:
         """The specialisation for this kind of call; what its trace holds is watched."""
-        watched = set(map(id, self.kinds.constants()))
+        watched, noted = set(map(id, self.kinds.constants())), self.noted.places
         found, kind = self.kinds.find(args, kwargs, tensors, objects)
-        if self._state is not None and not watched.issuperset(map(id, self.kinds.constants())):
+        if self._state is not None and (
+            noted is not self.noted.places or not watched.issuperset(map(id, self.kinds.constants()))
+        ):
             self._state.watch = self._watch(self._state.watch)
         return found, kind
 

@@ -8,7 +8,7 @@ import copy
 import dataclasses
 import enum
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -105,27 +105,41 @@ class Structure:
 
 
 class Returned:
-    """What a forward returns, and what it changes of the objects among its arguments."""
+    """What a forward returns, changes of the objects among its arguments, and notes on layers."""
 
     def __init__(
         self, result: Any, changes: "Sequence[tuple[int, str, Any]]", is_leaf: Callable[[Any], bool],
-        objects: Sequence[Any],
+        objects: Sequence[Any], notes: "Mapping[tuple[str, str], Any]",
     ) -> None:  # fmt: skip
-        """``changes``: an object by its place, an attribute, and the attribute's new value."""
+        """``changes``: an object by its place, an attribute, and the attribute's new value. ``notes``: the
+        paths of layers and names of attributes, and their values.
+        """
         self._changes = [(place, name) for place, name, _ in changes]
-        value = (result, [x for *_, x in changes]) if changes else result
+        self.noted = list(notes)
+        plain = not changes and not notes
+        value = result if plain else (result, [x for *_, x in changes], list(notes.values()))
         self._structure = Structure(value, is_leaf, objects)
         self.leaves = self._structure.leaves
         self.single = self._structure.single
 
-    def build(self, leaves: Sequence[Any], objects: Sequence[Any] = ()) -> Any:
-        """The result with ``leaves`` in their places; ``objects``, the call's own, are changed."""
+    def holders(self, module: torch.nn.Module) -> list[dict[str, Any]]:
+        """The attributes of the layers that each note goes to."""
+        return [vars(module.get_submodule(path)) for path, _ in self.noted]
+
+    def build(
+        self, leaves: Sequence[Any], objects: Sequence[Any] = (), holders: Sequence[dict[str, Any]] = ()
+    ) -> Any:
+        """The result with ``leaves`` in their places; ``objects``, the call's own, are changed, and notes are
+        set in ``holders``.
+        """
         made = self._structure.build(leaves, objects)
-        if not self._changes:
+        if not self._changes and not self.noted:
             return made
-        result, values = made
+        result, values, notes = made
         for (place, name), value in zip(self._changes, values, strict=True):
             _assign(vars(objects[place]), name, value)
+        for held, (_, name), value in zip(holders, self.noted, notes, strict=True):
+            held[name] = value
         return result
 
 
@@ -145,7 +159,7 @@ class Before:
         for place, (x, seen) in enumerate(zip(self._objects, self._seen, strict=True)):
             if gone := seen.keys() - vars(x).keys():
                 raise UnsupportedError(f"the forward deletes {', '.join(sorted(gone))} of its argument")
-            found += [(place, k, v) for k, v in vars(x).items() if k not in seen or not _same(seen[k], v)]
+            found += [(place, k, v) for k, v in vars(x).items() if k not in seen or not same(seen[k], v)]
         return found
 
 
@@ -210,19 +224,26 @@ def copied(value: Any, depth: int = 4) -> Any:
     return set(value) if type(value) is set else value
 
 
-def _same(before: Any, after: Any) -> bool:
+def same(before: Any, after: Any) -> bool:
+    """Whether what `copied` has kept is as it was: tensors by identity, anything else by its value."""
     if before is after:
         return True
-    if type(before) is not type(after) or isinstance(before, torch.Tensor):
-        return False
+    if type(before) is not type(after) or isinstance(before, torch.Tensor) or hasattr(before, "__dict__"):
+        return False  # of objects, which may hold traced tensors, nothing is compared
     if isinstance(before, (list, tuple)):
-        return len(before) == len(after) and all(map(_same, before, after))
+        return len(before) == len(after) and all(map(same, before, after))
     if isinstance(before, dict):
-        return list(before) == list(after) and all(_same(before[k], after[k]) for k in before)
+        return list(before) == list(after) and all(same(before[k], after[k]) for k in before)
     try:
         return bool(before == after)
     except Exception:  # what does not compare is another one
         return False
+
+
+def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
+    """The present attributes of each module. Those that torch itself keeps on a module are not copied."""
+    own = vars(torch.nn.Module()).keys()
+    return [{k: v if k in own else copied(v, 3) for k, v in vars(m).copy().items()} for m in modules]
 
 
 def _assign(attributes: dict[str, Any], name: str, value: Any) -> None:

@@ -20,7 +20,9 @@ from typing import Any
 import torch
 
 from bslite.dropin.inside import CALL, Stand
-from bslite.dropin.structure import copied
+from bslite.dropin.making import made_anew
+from bslite.dropin.noted import Noted, settle
+from bslite.dropin.structure import attributes_of
 from bslite.dropin.surroundings import Surroundings
 from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
@@ -28,8 +30,6 @@ from bslite.errors import UnsupportedError
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-#: Where hooks come from that make an attribute of a layer from its parameters before every call of it.
-MAKING = ("torch.nn.utils.weight_norm", "torch.nn.utils.spectral_norm")
 
 
 class Watch:
@@ -40,8 +40,10 @@ class Watch:
         module: torch.nn.Module,
         extra: Iterable[torch.Tensor] = (),
         surroundings: Surroundings | None = None,
+        noted: Noted | None = None,
     ) -> None:
-        """``surroundings``: as they were at the last trace, by default as they are now.
+        """``surroundings``: as they were at the last trace, by default as they are now. ``noted``: attributes
+        that calls set, whose values do not count.
 
         Raises UnsupportedError for a module with parts or tensors whose changes cannot be seen.
         """
@@ -51,6 +53,10 @@ class Watch:
         self.surroundings = Surroundings(module) if surroundings is None else surroundings
         self._attributes = [m.__dict__ for m in modules]
         self._seen = attributes_of(modules)
+        self._noted, self._places = noted, noted.places if noted else frozenset()
+        names = noted.of(module) if noted else [[]] * len(modules)
+        notes = zip(self._attributes, self._seen, names, strict=True)
+        self._notes = [(present, seen, own) for present, seen, own in notes if own]
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
         self._hooked = any(self._hooks)
         children = [(m._modules, k) for m in modules for k in m._modules]
@@ -80,6 +86,10 @@ class Watch:
 
     def structure_changed(self) -> bool:
         """Whether what was traced may not hold any more."""
+        if self._noted is not None and self._noted.places is not self._places:
+            return True  # traces may read what calls set
+        if self._notes and not all(settle(*place) for place in self._notes):
+            return True
         same = _equal(self._attributes, self._seen)
         if not same and (same := _equal(lasting(self._attributes), lasting(self._seen))):
             for own, seen in zip(self._attributes, self._seen, strict=True):
@@ -112,42 +122,6 @@ def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
     """The digest of the CPU tensors among ``tensors``."""
     dense = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()]
     return Digest((t.data_ptr(), _words(t)) for t in dense)
-
-
-def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
-    """The present attributes of each module. Those that torch itself keeps on a module are not copied."""
-    own = vars(torch.nn.Module()).keys()
-    return [{k: v if k in own else copied(v, 3) for k, v in vars(m).copy().items()} for m in modules]
-
-
-def made_anew(attributes: dict[str, Any]) -> set[str]:
-    """The attributes of a layer that hooks make before every call."""
-    hooks = (attributes.get("_forward_pre_hooks") or {}).values()
-    return {h.name for h in hooks if is_making(h)}
-
-
-def is_making(hook: Any) -> bool:
-    """Whether a hook makes an attribute from parameters, as `torch.nn.utils.weight_norm`'s does."""
-    return getattr(hook, "__module__", "") in MAKING and hasattr(hook, "compute_weight")
-
-
-def making(module: torch.nn.Module) -> list[tuple[Any, torch.nn.Module]]:
-    """Those hooks of layers inside a module that change nothing else, and the layers. Torch itself calls the
-    module's.
-    """
-    inside = [m for m in module.modules() if m is not module]
-    found = [(h, m) for m in inside for h in m._forward_pre_hooks.values() if is_making(h)]
-    return [(h, m) for h, m in found if not (m.training and hasattr(h, "n_power_iterations"))]
-
-
-def check_made(module: torch.nn.Module, constants: Iterable[Any], name: str) -> None:
-    """Raise UnsupportedError where a trace takes for a constant what a hook makes before another call."""
-    held = (vars(m).get(k) for m in module.modules() for k in made_anew(vars(m)))
-    made = {t.data_ptr() for t in held if isinstance(t, torch.Tensor)}
-    if any(isinstance(c, torch.Tensor) and c.numel() and c.data_ptr() in made for c in constants if made):
-        raise UnsupportedError(
-            f"model {name!r}: its forward reads a weight that a hook makes, but not in a call of that layer"
-        )
 
 
 def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

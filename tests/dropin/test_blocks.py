@@ -4,7 +4,7 @@ import threading
 
 import torch
 
-from bslite.dropin.blocks import LEAST, Blocks
+from bslite.dropin.training.blocks import LEAST, Blocks
 
 SHAPE = (4, LEAST)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from bslite.dropin import dynamo
-from bslite.dropin.trained import TrainedPart
+from bslite.dropin.training.part import TrainedPart
 
 LUCK = 2e-7  # an error of torch's below which it was lucky
 pytestmark = pytest.mark.processes

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 import bslite
-from bslite.dropin import trained
+from bslite.dropin.training import part
 from bslite.dropin.runner import runner_of
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 warnings.filterwarnings("ignore", message="(?s).*gloo|.*hostname")
@@ -157,7 +157,7 @@ def statistics():
     return [far(grads(nets[0]), grads(nets[1]).double()), *(far(a.float(), b.double()) for a, b in pairs)]
 
 def overlap():
-    events, backward = [], trained._Step.backward
+    events, backward = [], part._Step.backward
     def noted(ctx, *given):
         made = backward(ctx, *given)
         events.append("stage")
@@ -165,13 +165,13 @@ def overlap():
     def hook(state, bucket):
         events.append("bucket")
         return allreduce_hook(None, bucket)
-    trained._Step.backward = staticmethod(noted)
+    part._Step.backward = staticmethod(noted)
     ddp = wrapped(made(), bucket_cap_mb=0.005)
     ddp.register_comm_hook(None, hook)
     for _ in range(2):
         events.clear()
         F.cross_entropy(ddp(x[mine]), y[mine]).backward()
-    trained._Step.backward = staticmethod(backward)
+    part._Step.backward = staticmethod(backward)
     return events
 
 def outside():
@@ -291,11 +291,11 @@ class Wide(nn.Module):
     def forward(self, x):
         return self.third(self.second(self.first(x).tanh()).tanh())
 
-net, x, parts, call = DDP(Wide(), bucket_cap_mb=1), torch.randn(8, 256), [], trained.TrainedPart.__call__
+net, x, parts, call = DDP(Wide(), bucket_cap_mb=1), torch.randn(8, 256), [], part.TrainedPart.__call__
 def noted(self, tensors):
     parts.append(1)
     return call(self, tensors)
-trained.TrainedPart.__call__ = noted
+part.TrainedPart.__call__ = noted
 F.cross_entropy(torch.compile(net, backend="bslite")(x[mine]), y[mine]).backward()
 print(json.dumps([far(grads(net), alone(x, y, Wide)), len(parts)]))
 dist.destroy_process_group()

@@ -352,7 +352,7 @@ def test_what_cannot_be_watched_runs_in_torch() -> None:
 def test_a_fault_of_bslites_own_leaves_the_program_running(
     net: Any, where: str, error: type[Exception], monkeypatch: Any
 ) -> None:
-    def broken(*given: Any) -> Any:
+    def broken(*given: Any, **named: Any) -> Any:
         raise error("planted\nin two lines")
 
     monkeypatch.setattr(f"bslite.dropin.{where}", broken)

@@ -102,7 +102,7 @@ def test_the_export_is_kept_when_only_weights_change(
 
     exports: list[int] = []
     capture = kinds.capture
-    monkeypatch.setattr(kinds, "capture", lambda *a: exports.append(1) or capture(*a))
+    monkeypatch.setattr(kinds, "capture", lambda *a, **k: exports.append(1) or capture(*a, **k))
     for change in (average, step, CHANGES["assigned"], average):
         agree(fast, net, images(3))
         change(net)

@@ -104,15 +104,16 @@ def test_a_layer_that_cannot_be_traced_is_entered_too() -> None:
 
 
 class Keeps(nn.Module):
-    """A stack that the forward goes through layer by layer, keeping what each makes."""
+    """A stack whose layers the forward goes through, keeping what each makes, and counting its calls."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(16, 16), nn.GELU()) for _ in range(3)))
         self.kept: list[Any] = []
+        self.calls = 0
 
     def forward(self, x: Any) -> Any:
-        self.kept = []
+        self.kept, self.calls = [], self.calls + 1
         for layer in self.layers:
             x = layer.forward(x) if layer is self.layers[2] else layer(x)
             self.kept.append(x)

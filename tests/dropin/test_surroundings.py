@@ -12,8 +12,9 @@ from support.dropin_models import agree, by_bslite, nn, torch, wrapped
 from support.torch_modules import Made
 
 import bslite
-from bslite.dropin import kinds, training
+from bslite.dropin import kinds
 from bslite.dropin.runner import runner_of
+from bslite.dropin.training import trainer
 
 SCALE: Any = 2.0
 DOUBLES = True
@@ -205,7 +206,7 @@ def test_an_equal_value_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it changes: a list in the place of an equal one is followed from then on."""
     exports: list[int] = []
     capture = kinds.capture
-    monkeypatch.setattr(kinds, "capture", lambda *a: exports.append(1) or capture(*a))
+    monkeypatch.setattr(kinds, "capture", lambda *a, **k: exports.append(1) or capture(*a, **k))
     monkeypatch.setitem(globals(), "LIST", [2.0, 3.0])
     net, x = linear(lambda m, x: m.a(x) * LIST[0] * SCALE)().eval(), torch.randn(3, 6)
     fast = wrapped(net)
@@ -257,8 +258,8 @@ def test_what_changes_at_every_call_is_left_to_torch(monkeypatch: pytest.MonkeyP
 
 def test_a_number_of_no_forward_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
     traces: list[int] = []
-    capture = training.capture
-    monkeypatch.setattr(training, "capture", lambda *a: traces.append(1) or capture(*a))
+    capture = trainer.capture
+    monkeypatch.setattr(trainer, "capture", lambda *a: traces.append(1) or capture(*a))
     net, x = linear(lambda m, x: m.a(x) * SETTINGS.scale)(), torch.randn(3, 6)
     fast = bslite.optimize(net.train(), tune=False, fallback="error")
     fast(x)

@@ -10,7 +10,7 @@ from support.training import alike, step
 from torch import Tensor, nn
 
 import bslite
-from bslite.dropin import trained
+from bslite.dropin.training import part
 from bslite.errors import InputError, UnsupportedError
 
 
@@ -52,7 +52,7 @@ def test_a_report_says_what_is_saved_and_what_is_made_again() -> None:
 
 
 def test_a_report_says_what_was_measured_and_why_torch_runs_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained, "seconds", lambda *given: (0.002, 0.001))
+    monkeypatch.setattr(part, "seconds", lambda *given: (0.002, 0.001))
     text = str(bslite.report(stepped(pictures())))
     assert "both passes measured 2.000 ms, torch 1.000 ms" in text
     assert "runs in torch: every part of it is faster in torch" in text

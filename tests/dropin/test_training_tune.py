@@ -9,9 +9,9 @@ from support.training import alike, step
 from torch import Tensor, nn
 
 import bslite
-from bslite.dropin import trained
 from bslite.dropin.reasons import SLOWER
 from bslite.dropin.runner import runner_of
+from bslite.dropin.training import part
 
 OURS, THEIRS = (1.0, 2.0), (2.0, 1.0)
 
@@ -35,7 +35,7 @@ def test_a_part_stays_where_it_is_faster(
     measured: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left = list(measured)
-    monkeypatch.setattr(trained, "seconds", lambda *given: left.pop(0))
+    monkeypatch.setattr(part, "seconds", lambda *given: left.pop(0))
     torch.manual_seed(0)
     net = in_two_parts().train()
     alike(net, [(torch.randn(5, 12),) for _ in range(3)], tune=True)
@@ -43,7 +43,7 @@ def test_a_part_stays_where_it_is_faster(
 
 
 def test_a_module_that_is_faster_in_torch_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained, "seconds", lambda *given: THEIRS)
+    monkeypatch.setattr(part, "seconds", lambda *given: THEIRS)
     torch.manual_seed(0)
     alike(normed().train(), [(torch.randn(2, 3, 9, 9),) for _ in range(3)], reason=SLOWER, tune=True)
     net = bslite.optimize(normed().train(), training=True)  # which is no warning
@@ -54,13 +54,13 @@ def test_a_module_that_is_faster_in_torch_is_torchs(monkeypatch: pytest.MonkeyPa
 
 def test_measuring_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither in gradients, statistics, drawn numbers nor hooks, of parameters and of what is saved."""
-    measure, measured = trained.seconds, []
+    measure, measured = part.seconds, []
 
     def seconds(*given: Any) -> tuple[float, float]:
         measured.append(measure(*given))
         return OURS
 
-    monkeypatch.setattr(trained, "seconds", seconds)
+    monkeypatch.setattr(part, "seconds", seconds)
     torch.manual_seed(0)
     net: Any = normed().train()
     alike(net, [(torch.randn(2, 3, 9, 9).requires_grad_(),) for _ in range(2)], tune=True)
@@ -79,7 +79,7 @@ def test_measuring_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_measured_without_tune(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained, "seconds", lambda *given: pytest.fail("it was measured"))
+    monkeypatch.setattr(part, "seconds", lambda *given: pytest.fail("it was measured"))
     step(bslite.optimize(normed().train(), training=True, tune=False), [torch.randn(2, 3, 9, 9)])
 
 
@@ -93,8 +93,8 @@ def test_packed_sequences_are_measured_as_quietly(
         y, _ = m.cells(nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=False))
         return torch.special.i0e(m.last(nn.utils.rnn.pad_packed_sequence(y)[0]))
 
-    measure = trained.seconds
-    monkeypatch.setattr(trained, "seconds", lambda *given: (measure(*given), measured)[1])
+    measure = part.seconds
+    monkeypatch.setattr(part, "seconds", lambda *given: (measure(*given), measured)[1])
     torch.manual_seed(0)
     net = Made(forward, cells=nn.LSTM(5, 6, bidirectional=True), last=nn.Linear(12, 3)).train()
     given = [(torch.randn(7, 3, 5), torch.tensor([7, 3, 5])) for _ in range(2)]

@@ -16,8 +16,8 @@ from torch.func import functional_call, grad
 from torch.utils.checkpoint import checkpoint
 
 import bslite
-from bslite.dropin import trained
 from bslite.dropin.runner import runner_of
+from bslite.dropin.training import part
 from bslite.errors import EngineError, InputError, UnsupportedError
 
 R = torch.randn
@@ -255,7 +255,7 @@ def test_a_fault_of_the_engine_is_torchs_step_forwards_and_an_error_backwards(
         raise EngineError("planted")
 
     with monkeypatch.context() as patch:
-        patch.setattr(trained.Model, "__call__", fault)
+        patch.setattr(part.Model, "__call__", fault)
         for module in (peer, ours):
             torch.manual_seed(1)
             if module is ours:
@@ -269,7 +269,7 @@ def test_a_fault_of_the_engine_is_torchs_step_forwards_and_an_error_backwards(
         torch.testing.assert_close(a, b)
         torch.testing.assert_close(a.grad, b.grad)
     y = ours(x)
-    monkeypatch.setattr(trained.Model, "__call__", fault)
+    monkeypatch.setattr(part.Model, "__call__", fault)
     with pytest.raises(EngineError, match="backward pass, after its forward pass: planted"):
         y.sum().backward()
 

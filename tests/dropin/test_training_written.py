@@ -9,7 +9,7 @@ from support.torch_modules import Made
 from support.training import alike
 from torch import Tensor, nn
 
-from bslite.dropin import trained
+from bslite.dropin.training import part
 
 R = torch.randn
 
@@ -156,8 +156,8 @@ def test_measuring_writes_into_no_input(monkeypatch: pytest.MonkeyPatch) -> None
         h = m.a(x)
         return m.b(h * h.new_empty(4, 1).bernoulli_(0.5).div_(0.5))
 
-    measure = trained.seconds
-    monkeypatch.setattr(trained, "seconds", lambda *given: (measure(*given), (1.0, 2.0))[1])
+    measure = part.seconds
+    monkeypatch.setattr(part, "seconds", lambda *given: (measure(*given), (1.0, 2.0))[1])
     torch.manual_seed(0)
     alike(Made(forward, a=nn.Linear(8, 8), b=nn.Linear(8, 3)).train(), [rows() for _ in range(2)], tune=True)
 
@@ -187,7 +187,7 @@ def test_what_depends_on_no_parameter_needs_no_gradient() -> None:
 
 
 def test_a_fault_is_not_met_at_every_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bslite.dropin import training
+    from bslite.dropin.training import trainer
 
     calls: list[int] = []
 
@@ -195,7 +195,7 @@ def test_a_fault_is_not_met_at_every_call(monkeypatch: pytest.MonkeyPatch) -> No
         calls.append(1)
         raise ValueError("planted")
 
-    monkeypatch.setattr(training, "capture", planted)
+    monkeypatch.setattr(trainer, "capture", planted)
     torch.manual_seed(0)
     alike(nn.Linear(8, 3).train(), [rows() for _ in range(3)], reason="fault of its own: ValueError: planted")
     assert len(calls) == 1

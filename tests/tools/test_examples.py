@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import bslite
-from bslite.dropin import training
+from bslite.dropin.training import trainer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -40,8 +40,8 @@ def test_train_digits(
     made = []
     asked: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", asked.append)  # other tests keep theirs
-    whole = training.Trainer._trained
-    monkeypatch.setattr(training.Trainer, "_trained", lambda *given: made.append(whole(*given)) or made[-1])
+    whole = trainer.Trainer._trained
+    monkeypatch.setattr(trainer.Trainer, "_trained", lambda *given: made.append(whole(*given)) or made[-1])
     monkeypatch.setattr(bslite, "optimize", partial(bslite.optimize, tune=False))  # no test asks a clock
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # nothing is left to torch

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bslite.dropin.stepping import Peer
+from bslite.dropin.training.stepping import Peer
 from bslite.errors import UnsupportedError
 
 Tensor = torch.Tensor

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bslite.dropin.reasons import SLOWER, Unsupported, grouped
 from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Runner
-from bslite.dropin.training import Shapes, Trained
+from bslite.dropin.training.trainer import Shapes, Trained
 
 MOST = 5  # values that the text names
 

@@ -6,9 +6,12 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import Node
 
-from bslite.dropin.capture import Capture, Traced, check_hooks, check_places, shell_of
+from bslite.dropin.capture import Capture, check_hooks, check_places
+from bslite.dropin.making import check_made
+from bslite.dropin.noted import Place
+from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
-from bslite.dropin.watch import check_made
+from bslite.dropin.traced import Traced
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
@@ -27,9 +30,12 @@ STOPS = "no gradient passes"
 DRAWN = "torch's generator draws it"
 
 
-def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[Capture, set[Node]]:
+def capture(
+    module: torch.nn.Module, arguments: Structure, name: str, noted: frozenset[Place],
+    before: Traced | None = None,
+) -> tuple[Capture, set[Node]]:  # fmt: skip
     """Trace a module's forward in the modes that its layers are in, for arguments of fixed sizes; the nodes
-    that change its buffers.
+    that change its buffers. ``noted`` and ``before`` as for inference.
 
     Raises UnsupportedError if it cannot be traced, changes anything else, or does something that torch's
     autograd follows and a trace does not show.
@@ -38,17 +44,17 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str) -> tuple[C
     if learned := [key for key, p in module.named_parameters() if p.is_complex() and p.requires_grad]:
         raise UnsupportedError(f"model {name!r}: its parameter {learned[0]} is of complex numbers")
     check_hooks(module, backward=True)
-    shell = shell_of(module)
+    shell = shell_of(module, whole=bool(noted))
     _count_batches(shell, module)
-    traced = Traced(shell, arguments)
+    traced = Traced(shell, arguments, noted)
     tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
     try:
         with saved_tensors_hooks(_same, _same), noticing() as noticed:  # the caller's own hooks see no trace
             program = trace(traced.twin, tensors, None, gradients=True)
     except Exception as e:
         raise failure(traced.twin, name, e) from e
-    if traced.stateful:
-        raise UnsupportedError(f"model {name!r}: its forward changes attributes of the module")
+    if again := traced.again(program, noted, before, name):
+        return capture(module, arguments, name, again, traced)
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)

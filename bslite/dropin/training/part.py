@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from bslite.cache import Recent
-from bslite.dropin.again import Again
-from bslite.dropin.blocks import Blocks
 from bslite.dropin.model import Model
-from bslite.dropin.stepping import Peer, seconds
+from bslite.dropin.training.again import Again
+from bslite.dropin.training.blocks import Blocks
+from bslite.dropin.training.stepping import Peer, seconds
 from bslite.dropin.tune import MARGIN
 from bslite.errors import BsliteError, EngineError, UnsupportedError
 from bslite.frontends.torch.training import note

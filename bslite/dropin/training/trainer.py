@@ -11,19 +11,21 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
-from bslite.dropin.capture import OUTER_HOOKS
 from bslite.dropin.inside import CALL
+from bslite.dropin.making import making
+from bslite.dropin.noted import Noted, Place, settle
 from bslite.dropin.options import Options
 from bslite.dropin.partition import Part, partition
 from bslite.dropin.reasons import CHANGES, DISTRIBUTED, FAULT, GIVEN, SLOWER, WAITS, distributed
+from bslite.dropin.shell import OUTER_HOOKS
 from bslite.dropin.signature import Key
 from bslite.dropin.stages import most_bytes
-from bslite.dropin.stepping import Peer, constants
-from bslite.dropin.structure import Structure
+from bslite.dropin.structure import Structure, attributes_of
 from bslite.dropin.surroundings import Surroundings
-from bslite.dropin.taped import capture, survey_of
-from bslite.dropin.trained import Note, TrainedPart
-from bslite.dropin.watch import attributes_of, lasting, making
+from bslite.dropin.training.part import Note, TrainedPart
+from bslite.dropin.training.stepping import Peer, constants
+from bslite.dropin.training.taped import capture, survey_of
+from bslite.dropin.watch import lasting
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.checks import tensors as named_tensors
@@ -61,6 +63,7 @@ class Trained:
     fixed: Sequence[tuple[Tensor, int]]  # tensors that parts hold copies of, and their versions
     draws: bool  # whether numbers are drawn
     making: Sequence[tuple[Any, torch.nn.Module]]  # hooks that make weights, which others may read, of layers
+    holders: Sequence[dict[str, Any]]  # the attributes that notes go to
 
     def run(self, given: Sequence[Tensor], objects: Sequence[Any], instead: Callable[[str], Any]) -> Any:
         """The results. ``instead`` runs the call in torch where a part fails, and is told why; what the call
@@ -88,7 +91,7 @@ class Trained:
             return result
         for hook, layer in self.making:
             hook(layer, ())
-        return self.blueprint.capture.results.build(made, objects)
+        return self.blueprint.capture.results.build(made, objects, self.holders)
 
     def slower(self) -> bool:
         """Whether torch is faster at every part, so that nothing of the graph is to be run."""
@@ -104,11 +107,14 @@ class Trained:
 class Trainer:
     """Runs a module's forward where gradients are needed or modules are in training mode."""
 
-    def __init__(self, module: torch.nn.Module, name: str, options: Options) -> None:
-        self.module, self.name, self.options = module, name, options
+    def __init__(self, module: torch.nn.Module, name: str, options: Options, noted: Noted) -> None:
+        """``noted``: attributes that calls set."""
+        self.module, self.name, self.options, self.noted = module, name, options, noted
         self.made: Recent[Key, Trained | Left] = Recent(MAX_KINDS)
         self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
+        self._places: frozenset[Place] = frozenset()
+        self._notes: list[tuple[int, list[str]]] = []  # places of layers, names of attributes that calls set
         self._surroundings: Surroundings | None = None
         self._restarts = 0
         self._seen: Counter[Key] = Counter()  # calls of kinds that have no trace
@@ -126,6 +132,7 @@ class Trainer:
         held = [t for m in modules for d in (m._parameters, m._buffers) for t in d.values() if t is not None]
         present = [*map(id, modules), *((id(t), t.dtype, t.shape) for t in held)]
         around = self._surroundings
+        self._follow()
         if (
             present != self._present
             or not self._same_attributes(modules)
@@ -166,6 +173,13 @@ class Trainer:
             self.made.put(kind, Left(FAULT.format(error=f"{type(e).__name__}: {e}".splitlines()[0])))
             raise
 
+    def _follow(self) -> None:
+        """Drop traces made before all attributes were known that calls set: they may read them."""
+        if self._places is not self.noted.places:
+            self._places = self.noted.places
+            self._notes = [(i, names) for i, names in enumerate(self.noted.of(self.module)) if names]
+            self.forget()
+
     def forget(self) -> None:
         """Drop all traces."""
         self.made.clear()
@@ -174,7 +188,8 @@ class Trainer:
 
     def _same_attributes(self, modules: Sequence[torch.nn.Module]) -> bool:
         try:
-            return bool(self._attributes == _without_mode(vars(m) for m in modules))
+            kept = (settle(vars(modules[i]), self._attributes[i], names) for i, names in self._notes)
+            return all(kept) and bool(self._attributes == _without_mode(vars(m) for m in modules))
         except Exception:  # an attribute that does not compare, such as a tensor, is another one
             return False
 
@@ -191,7 +206,9 @@ class Trainer:
     def _trained(self, arguments: Structure, shapes: Shapes) -> Trained:
         if distributed(self.module):
             raise UnsupportedError(DISTRIBUTED)
-        captured, effects = capture(self.module, arguments, self.name)
+        captured, effects = capture(self.module, arguments, self.name, self.noted.places)
+        self.noted.add(captured.results.noted)
+        self._follow()
         graph = captured.graph
         survey = survey_of(graph, captured.shell, self.name, effects)
         tensors = dict(named_tensors(self.module))
@@ -233,6 +250,7 @@ class Trainer:
             [(t, t._version) for t in copied if id(t) not in weights],
             any(map(draws, graph.nodes)),
             making(self.module),
+            captured.results.holders(self.module),
         )
 
 

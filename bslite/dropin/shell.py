@@ -1,0 +1,72 @@
+"""A copy of a module's Python objects that shares its tensors, for a trace: ``torch.export`` puts stand-ins
+in the places of parameters while it traces, and another thread may be using the module.
+"""
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from bslite.dropin.inside import CALL
+from bslite.dropin.noted import CHANGES, Noted
+from bslite.dropin.structure import elements
+from bslite.errors import UnsupportedError
+
+OUTER_HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+)
+
+
+def shell_of(module: torch.nn.Module, whole: bool = False) -> torch.nn.Module:
+    """A deep copy that shares all tensors with ``module``, without the hooks on the outside.
+
+    A module that holds objects that cannot be copied gets a flat copy; with ``whole`` that is an
+    UnsupportedError.
+    """
+    memo = {id(t): _ordinary(t) for t in reachable_tensors(module)}
+    hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
+    memo.update({id(h): type(h)() for h in hooks.values()})
+    try:
+        shell: torch.nn.Module = copy.deepcopy(module, memo)
+    except Exception as e:
+        if whole:
+            raise UnsupportedError(f"{CHANGES}, of which there is no copy: {e}") from e
+        shell = copy.copy(module)
+        object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
+    vars(shell).pop(CALL, None)
+    return shell
+
+
+def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
+    """``tensor``; for one made in torch.inference_mode, which torch.export refuses, one of its memory."""
+    if not tensor.is_inference() or tensor.device.type != "cpu" or tensor.layout != torch.strided:
+        return tensor
+    with torch.inference_mode(False):
+        made = torch.from_numpy(tensor.detach().numpy())
+        return torch.nn.Parameter(made, False) if isinstance(tensor, torch.nn.Parameter) else made
+
+
+def reachable_tensors(module: torch.nn.Module, noted: Noted | None = None) -> Iterator[torch.Tensor]:
+    """Parameters, buffers, and the tensors in plain attributes and containers there, but none ``noted``."""
+
+    def within(value: Any, depth: int) -> Iterator[torch.Tensor]:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif depth:
+            for item in elements(value):
+                yield from within(item, depth - 1)
+
+    modules = list(module.modules())
+    apart = noted.of(module) if noted else [[]] * len(modules)
+    for m, names in zip(modules, apart, strict=True):
+        for name, value in vars(m).copy().items():
+            if name not in names:
+                yield from within(value, 3)

@@ -1,0 +1,370 @@
+"""Attributes that a forward notes are results of its trace; those that a later call reads are torch's."""
+
+import copy
+import pickle
+import threading
+import time
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import pytest
+from support.dropin_models import by_bslite, nn, torch, wrapped
+from support.training import alike
+
+import bslite
+from bslite.dropin.runner import runner_of
+
+Tensor = torch.Tensor
+R = torch.randn
+TICKS = count()
+
+
+@dataclass
+class Seen:
+    weights: Tensor
+    length: int
+
+
+class Attention(nn.Module):
+    """Notes its weights, and a few other things."""
+
+    weights: Any = None
+
+    def __init__(self, width: int = 16) -> None:
+        super().__init__()
+        self.qkv, self.scale = nn.Linear(width, 3 * width), 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        self.scale = q.shape[-1] ** -0.5
+        self.weights = (q @ k.transpose(-1, -2) * self.scale).softmax(-1)
+        self.seen = Seen(self.weights[0], x.shape[1])
+        return self.weights @ v
+
+
+class Maps(nn.Module):
+    """Reads what its layers have noted in the same call."""
+
+    def __init__(self, layers: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*(Attention() for _ in range(layers)))
+        self.maps: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.layers(x)
+        self.maps = {"all": [layer.weights for layer in self.layers], "of": (x, x.shape)}
+        return made + self.maps["all"][0].mean()
+
+
+def same_notes(net: Any, fast: Any, x: Tensor) -> None:
+    for a, b in zip(net.layers, fast.layers, strict=True):
+        torch.testing.assert_close(a.weights, b.weights)
+        torch.testing.assert_close(a.seen.weights, b.seen.weights)
+        assert (a.scale, a.seen.length) == (b.scale, b.seen.length)
+        assert type(b.seen) is Seen
+        assert type(b.seen.length) is int
+    assert fast.maps["of"][0] is x
+    assert fast.maps["of"][1] == net.maps["of"][1]
+    assert all(w is layer.weights for w, layer in zip(fast.maps["all"], fast.layers, strict=True))
+
+
+def test_notes_are_those_of_each_call() -> None:
+    net = Maps().eval()
+    fast = wrapped(copy.deepcopy(net))
+    runner = runner_of(fast)
+    with torch.no_grad():
+        for batch, tokens in ((3, 7), (3, 7), (5, 7), (1, 7), (3, 9), (3, 11), (3, 12), (3, 7)):
+            x = R(batch, tokens, 16)
+            torch.testing.assert_close(fast(x), net(x))
+            same_notes(net, fast, x)
+            before = list(fast.maps["all"])
+        net(x + 1), fast(x + 1)
+        assert all(
+            a is not b for a, b in zip(before, fast.maps["all"], strict=True)
+        )  # which a caller may keep
+        assert not runner.in_torch
+        watch = runner._state.watch  # type: ignore[union-attr]
+        fast.maps = fast.layers[0].weights = None  # a caller may reset them
+        fast(x)
+        net(x)
+        same_notes(net, fast, x)
+        assert runner._state.watch is watch
+        assert runner.rebuilt == 0
+        fast.layers[0].qkv.weight.add_(0.1)  # weights are followed as ever
+        net.layers[0].qkv.weight.add_(0.1)
+        torch.testing.assert_close(fast(x), net(x))
+        same_notes(net, fast, x)
+
+
+def test_tensors_that_were_noted_are_not_kept() -> None:
+    """By what watches the module's tensors; a write to one is no change of the module."""
+    fast, x = wrapped(Maps().eval()), R(2, 7, 16)
+    with torch.no_grad():
+        fast(x), fast(x)
+        runner = runner_of(fast)
+        state = runner._state
+        noted = {id(t) for t in fast.maps["all"]}
+        assert not noted & {id(t) for t in state.watch.tensors}  # type: ignore[union-attr]
+        for t in fast.maps["all"]:
+            t.zero_()
+        fast(x)
+        assert runner._state is state
+
+
+def test_copies_and_threads() -> None:
+    net = Maps().eval()
+    fast, x = wrapped(net), R(2, 7, 16)
+    with torch.no_grad():
+        expected = fast(x)
+        for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(net))):
+            torch.testing.assert_close(other(x), expected)
+            assert other.maps["all"][0] is not fast.maps["all"][0]
+        errors: list[Any] = []
+
+        def calls() -> None:
+            try:
+                with torch.no_grad():
+                    for _ in range(20):
+                        torch.testing.assert_close(fast(x), expected)
+            except Exception as e:
+                errors.append(e)
+
+        threads = [threading.Thread(target=calls) for _ in range(3)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        assert not errors
+    assert not runner_of(fast).in_torch
+
+
+class Last(nn.Module):
+    """``use``: adds what the call before has noted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line, self.last = nn.Linear(8, 8), torch.ones(4, 8)
+
+    def forward(self, x: Tensor, use: bool = False) -> Tensor:
+        y = self.line(x)
+        if use:
+            return y + self.last
+        self.last = y
+        return y * 2
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_another_kind_of_call_may_read_what_one_notes(first: bool) -> None:
+    net = Last().eval()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    with torch.no_grad():
+        for i in range(12):
+            x, use = R(4, 8), (i % 3 == 0) is first
+            torch.testing.assert_close(fast(x, use=use), net(x, use=use))
+            torch.testing.assert_close(fast.last, net.last)
+
+
+class Stateful(nn.Module):
+    """What ``step(module, y)`` makes of it."""
+
+    def __init__(self, step: Any) -> None:
+        super().__init__()
+        self.line, self.step = nn.Linear(8, 8), step
+        self.n, self.log, self.table, self.mean = 1, [], {}, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.step(self, self.line(x))
+
+
+def counts(m: Any, y: Tensor) -> Tensor:
+    m.n += 1
+    return y * m.n
+
+
+def appends(m: Any, y: Tensor) -> Tensor:
+    m.log.append(y.mean())
+    return y * len(m.log)
+
+
+def fills(m: Any, y: Tensor) -> Tensor:
+    m.table[len(m.table)] = y
+    return y + len(m.table)
+
+
+def averages(m: Any, y: Tensor) -> Tensor:
+    m.mean = y.mean(0) if m.mean is None else 0.9 * m.mean + 0.1 * y.mean(0)
+    return y - m.mean
+
+
+def asks_whether(m: Any, y: Tensor) -> Tensor:
+    if not hasattr(m, "first"):
+        m.first = False
+        return y * 2
+    m.first = False
+    return y
+
+
+def asks_what_kind(m: Any, y: Tensor) -> Tensor:
+    made = y * 2 if isinstance(m.mean, Tensor) else y
+    m.mean = None if isinstance(m.mean, Tensor) else y
+    return made
+
+
+def deletes(m: Any, y: Tensor) -> Tensor:
+    if "mark" in vars(m):
+        del m.mark
+        return y
+    m.mark = 1
+    return y * 2
+
+
+def by_dict(m: Any, y: Tensor) -> Tensor:
+    m.__dict__["n"] = m.__dict__["n"] + 1
+    return y * m.n
+
+
+def switches(m: Any, y: Tensor) -> Tensor:
+    m.line.training = not m.line.training
+    return y * (2 if m.line.training else 1)
+
+
+STATES = (counts, appends, fills, averages, asks_whether, asks_what_kind, deletes, by_dict, switches)
+
+
+@pytest.mark.parametrize("step", STATES)
+def test_what_a_later_call_reads_is_torchs(step: Any) -> None:
+    net = Stateful(step).eval()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    with torch.no_grad():
+        for _ in range(7):
+            x = R(4, 8)
+            torch.testing.assert_close(fast(x), net(x))
+            assert fast.n == net.n
+            assert len(fast.log) == len(net.log)
+            assert fast.table.keys() == net.table.keys()
+
+
+def says_when(m: Any, y: Tensor) -> Tensor:
+    m.now = time.perf_counter()
+    return y * 2
+
+
+def counts_elsewhere(m: Any, y: Tensor) -> Tensor:
+    m.tick = next(TICKS)
+    return y * 2
+
+
+def keeps_code(m: Any, y: Tensor) -> Tensor:
+    m.again = lambda: y
+    return y * 2
+
+
+@pytest.mark.parametrize("step", [says_when, counts_elsewhere, keeps_code])
+def test_a_note_that_no_trace_makes_is_torchs(step: Any) -> None:
+    fast = bslite.optimize(Stateful(step).eval(), fallback="silent", tune=False)
+    with torch.no_grad():
+        x = R(4, 8)
+        seen = []
+        for _ in range(3):
+            y = fast(x)
+            seen.append(
+                {"says_when": "now", "counts_elsewhere": "tick", "keeps_code": "again"}[step.__name__]
+            )
+            seen[-1] = getattr(fast, seen[-1])
+    assert len(set(seen)) == 3
+    assert not callable(seen[-1]) or torch.equal(seen[-1]() * 2, y)
+    assert any("changes attributes" in why for why in runner_of(fast).in_torch)
+
+
+def test_an_error_names_the_attribute() -> None:
+    fast = bslite.optimize(Stateful(averages).eval(), fallback="error", tune=False)
+    with torch.no_grad(), pytest.raises(bslite.UnsupportedError, match=r"changes attributes .*\(mean\)"):
+        fast(R(4, 8)), fast(R(4, 8))
+
+
+class Bound(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(8, 8)
+
+
+def bound_forward(self: Any, x: Tensor) -> Tensor:
+    self.hidden = self.line(x)
+    return self.hidden.relu()
+
+
+def test_a_forward_put_on_an_instance_notes_too() -> None:
+    net: Any = Bound().eval()
+    net.forward = bound_forward.__get__(net)
+    fast, x = wrapped(net), R(4, 8)
+    with torch.no_grad():
+        for i in range(3):
+            torch.testing.assert_close(fast(x + i), net.line(x + i).relu())
+            torch.testing.assert_close(fast.hidden, net.line(x + i))
+
+
+def test_shared_layers_and_defaults_of_a_class() -> None:
+    shared = Attention()
+    net = nn.Sequential(shared, nn.ReLU(), shared).eval()
+    fast = wrapped(copy.deepcopy(net))
+    with torch.no_grad():
+        for _ in range(3):
+            x = R(2, 5, 16)
+            torch.testing.assert_close(fast(x), net(x))
+            torch.testing.assert_close(fast[0].weights, net[0].weights)
+    assert Attention.weights is None
+    assert "weights" not in vars(Attention(4))
+
+
+def test_bslite_runs_all_of_it() -> None:
+    fast, x = wrapped(Maps().eval()), R(2, 7, 16)
+    with torch.no_grad():
+        fast(x)
+    by_bslite(fast)
+
+
+class Losses(nn.Module):
+    """Notes a loss beside its result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.extra: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.a(x).relu()
+        self.extra = h.square().mean()
+        return self.b(h)
+
+
+def test_gradients_go_through_notes() -> None:
+    torch.manual_seed(0)
+
+    def run(module: Any, inputs: Any) -> Any:
+        made = module(*inputs)
+        (made.square().mean() + module.extra).backward()
+        return made, module.extra.detach(), *(p.grad for p in module.parameters())
+
+    alike(Losses().train(), [(R(5, 8),) for _ in range(3)], run)
+
+
+def test_what_training_notes_evaluation_may_read() -> None:
+    class Net(Last):
+        def forward(self, x: Tensor, use: bool = False) -> Tensor:
+            return super().forward(x, not self.training)
+
+    torch.manual_seed(0)
+    net = Net()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    for i in range(9):
+        x = R(4, 8)
+        for n in (net, fast):
+            n.train(i % 3 == 0)
+            if n.training:
+                n.zero_grad()
+                n(x).sum().backward()
+        if i % 3:
+            with torch.no_grad():
+                torch.testing.assert_close(fast(x), net(x))
+        torch.testing.assert_close(fast.last, net.last)
+        for p, q in zip(fast.parameters(), net.parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
