@@ -24,6 +24,7 @@ from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alo
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
+from bslite.frontends.torch.selected import choose
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
 from bslite.frontends.torch.values import dims
 from bslite.frontends.torch.written import functionalized
@@ -248,7 +249,7 @@ def trace(
                 program, error = (known, None) if sizes_alone(known) else (program, error)
         if error:
             raise error
-    complete(program)
+    complete(program, gradients)
     check_packing(program)
     check_read(program)
     return program
@@ -266,7 +267,7 @@ def few_questions() -> Iterator[None]:
         yield
 
 
-def complete(program: "torch.export.ExportedProgram") -> None:
+def complete(program: "torch.export.ExportedProgram", gradients: bool) -> None:
     """Write down anew which nodes read each node: where a forward switches gradients off and on again,
     torch.export forgets those before. And note the memory that a trace takes for another, and the order of
     noise.
@@ -281,6 +282,7 @@ def complete(program: "torch.export.ExportedProgram") -> None:
             if node.op == "call_function":
                 keep_order(node)
         join_memory(graph)
+        choose(graph, gradients)
 
 
 def check_packing(program: "torch.export.ExportedProgram") -> None:
