@@ -97,7 +97,7 @@ def bisect(
         raise InputError("bisect() needs a tensor among the arguments")
     engine = verification.engine_for(inputs, backend, threads)
     name = type(module).__name__
-    blueprint = draw(capture(module, arguments, name, free_batch=False), name)
+    blueprint = draw(capture(module, arguments, name), name)
     tensors = dict(named_tensors(module))
     every = {n for p in blueprint.parts for n in (*p.inputs, *p.nodes)}
     with torch.no_grad(), strict(torch):
@@ -116,7 +116,7 @@ def bisect(
 
 
 def _array(tensor: torch.Tensor) -> Array:
-    array: Array = np.ascontiguousarray(tensor.detach().cpu().numpy())
+    array: Array = np.asarray(tensor.detach().cpu().numpy(), order="C")
     return array
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from bslite.dropin import costs
+from bslite.dropin.assumption import Assumption
 from bslite.dropin.capture import Capture
 from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
@@ -43,6 +44,12 @@ class Blueprint:
     held: list[str] = field(default_factory=list)  # the tensors that the function takes, by name
     surveyed: bool = True  # else it has another's parts, which were not tried
     effects: frozenset[Node] = frozenset()  # nodes of the graph that change the module's buffers
+    assumption: Assumption | None = None  # that the forward gets the answers that the trace holds for
+
+    def __post_init__(self) -> None:
+        if self.capture.answers and self.assumption is None:
+            drawing = any(map(draws, self.capture.graph.nodes))
+            self.assumption = Assumption(self.capture.answers, drawing)
 
     def carried(self, captured: Capture) -> "Blueprint":
         """The same parts of a graph with the same nodes, for other sizes."""
@@ -221,20 +228,32 @@ class Executable:
         """The function from tensors of these shapes and strides, and the objects that hold some of them, to
         the forward's result.
         """
-        function, results = self.blueprint.function, self.blueprint.capture.results
-        holders = self._holders
+        results, holders, assumption = (
+            self.blueprint.capture.results,
+            self._holders,
+            self.blueprint.assumption,
+        )
+        graph = self._graph(tensors)
+        if self.blueprint.direct == (list(range(len(tensors))), [0]) and results.single:
+            return lambda given, objects: graph(given)[0]
+        checked = graph if assumption is None else assumption.checked(graph)
+        return lambda given, objects: results.build(checked(given), objects, holders)
+
+    def _graph(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Sequence[Any]]:
+        """The function from such tensors to all that the graph gives."""
+        function = self.blueprint.function
         if self.blueprint.direct is None:
             assert function is not None
             whole = functools.partial(function, *self.models, *self._tensors)
-            return lambda given, objects: results.build(whole(*given), objects, holders)
+            return lambda given: whole(*given)
         places, order = self.blueprint.direct
         call = self.models[0].prepared([tensors[i] for i in places])
-        if places == list(range(len(tensors))) and order == [0] and results.single:
-            return lambda given, objects: call(given)[0]
+        if (places, order) == (list(range(len(tensors))), list(range(len(order)))):
+            return call
 
-        def direct(given: Sequence[Tensor], objects: Sequence[Any]) -> Any:
+        def direct(given: Sequence[Tensor]) -> Sequence[Any]:
             made = call([given[i] for i in places])
-            return results.build([made[i] for i in order], objects, holders)
+            return [made[i] for i in order]
 
         return direct
 

@@ -4,7 +4,7 @@ The export traces a shell of the module (`bslite.dropin.shell`).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from bslite.dropin.structure import Returned, Structure
 from bslite.dropin.traced import Traced
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
+from bslite.frontends.torch.asking import Asking, answers_of
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.capture import failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.checks import check_module
@@ -49,6 +50,7 @@ class Capture:
     origin: "tuple[Capture, Mapping[Any, int]] | None" = None  # what it was settled from, and at which sizes
     written: "dict[bool, Capture]" = field(default_factory=dict)  # what `rewritten` has made
     rewrites: tuple[bool, ...] = ()  # the calls of `rewritten` that led here: what was ``decomposed``
+    answers: tuple[bool | int, ...] = ()  # to what the forward asks; the last results are what it asks about
     decided: tuple[int, ...] = ()  # places of tensors of numbers for whose values alone the trace holds
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
@@ -112,28 +114,41 @@ class Capture:
         return replace(self, graph=graph, fixed=fixed, sizes=None, origin=(self, sizes), written={})
 
 
-def capture(
-    module: torch.nn.Module, arguments: Structure, name: str, free_batch: bool,
-    grows: Sequence[int | None] = (), free: Sequence[Collection[int]] = (),
-    known: Collection[int] | None = None, noted: frozenset[Place] = frozenset(), before: Traced | None = None,
-) -> Capture:  # fmt: skip
-    """Trace ``module.forward`` on ``arguments``, the batch left free where ``free_batch`` and possible.
+@dataclass(frozen=True)
+class Terms:
+    """On which terms a trace is made.
 
-    ``grows``: the axis of each tensor that has to stay free because it grows from call to call. ``free``: the
-    axes of each tensor that are to stay free if the module does not fix them. ``known``: the places of
-    tensors whose values the trace may know; by default those of a few numbers that it cannot do without.
-    ``noted``: attributes that calls set, which a forward is not to read first. ``before``: the trace that
-    found out that there are more of them.
+    ``free_batch``: whether the batch is left free, where possible. ``grows``: the axis of each tensor that
+    has to stay free because it grows from call to call. ``free``: the axes of each tensor that are to stay
+    free if the module does not fix them. ``known``: the places of tensors whose values the trace may know; by
+    default those of a few numbers that it cannot do without. ``noted``: attributes that calls set, which a
+    forward is not to read first. ``before``: the trace that found out that there are more of them.
+    ``answers``: what the forward is told when it asks for values.
+    """
+
+    free_batch: bool = False
+    grows: Sequence[int | None] = ()
+    free: Sequence[Collection[int]] = ()
+    known: Collection[int] | None = None
+    noted: frozenset[Place] = frozenset()
+    before: Traced | None = None
+    answers: Sequence[bool | int] | None = None
+
+
+def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Terms = Terms()) -> Capture:
+    """Trace ``module.forward`` on ``arguments``.
 
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
     check_module(module)
     check_hooks(module)
-    traced = Traced(shell_of(module, whole=bool(noted)), arguments, noted)
+    free_batch, free, known = terms.free_batch, terms.free, terms.known
+    asking = None if terms.answers is None else Asking(terms.answers)
+    traced = Traced(shell_of(module, whole=bool(terms.noted)), arguments, terms.noted, asking)
     tensors = tuple(x.detach() for x in arguments.leaves)
     axes = [set(own) for own in free] or [set() for _ in tensors]
-    for own, axis in zip(axes, grows, strict=False):
+    for own, axis in zip(axes, terms.grows, strict=False):
         own |= set() if axis is None else {axis}
     program, shared, fixed = None, [False] * len(tensors), "" if free_batch else ONE
     following = None if known is None else Following({i: tensors[i] for i in known})
@@ -151,20 +166,19 @@ def capture(
             try:
                 program = trace(traced.twin, tensors, dynamic, following=following)
             except Exception as e:
-                if known is None and not any(axes) and enquires(e):
-                    made = capture_of_values(module, arguments, name, noted)
-                    if made is not None:
-                        return made
+                if enquires(e) and (made := _of_values(module, arguments, name, terms, any(axes))):
+                    return made
                 raise failure(traced.twin, name, e) from e
-    if again := traced.again(program, noted, before, name):
-        return capture(module, arguments, name, free_batch, grows, free, known, again, traced)
+    if again := traced.again(program, terms.noted, terms.before, name):
+        return capture(module, arguments, name, replace(terms, noted=again, before=traced))
     check_made(module, program.constants.values(), name)
     if free and unsettled(traced.twin, program):
-        return capture(module, arguments, name, free_batch, grows, noted=noted)
+        return capture(module, arguments, name, replace(terms, free=()))
     graph = Graph(program)
     assert traced.results is not None
-    grown, results, whole = growing.symbols(graph, grows), traced.results, not _writing(graph)
+    grown, results, whole = growing.symbols(graph, terms.grows), traced.results, not _writing(graph)
     found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown)
+    found.answers = tuple(terms.answers or ())
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))
     if free and plain_inputs(program):
@@ -182,8 +196,24 @@ def capture(
     return found
 
 
+def _of_values(
+    module: torch.nn.Module, arguments: Structure, name: str, terms: Terms, free: bool
+) -> Capture | None:
+    """A trace of a forward that asks for values; None if there is none. ``free``: whether sizes are."""
+    made = None
+    if terms.known is None and not free:
+        made = capture_of_values(module, arguments, name, terms.noted)
+    if made is None and terms.answers is None:
+        asking = Asking()
+        traced = Traced(shell_of(module), arguments, asking=asking)
+        if answers := answers_of(traced.twin, asking, [x.detach() for x in arguments.leaves]):
+            with suppress(UnsupportedError):  # the trace without them says why
+                made = capture(module, arguments, name, replace(terms, answers=answers))
+    return made
+
+
 def capture_of_values(
-    module: torch.nn.Module, arguments: Structure, name: str, noted: frozenset[Place] = frozenset()
+    module: torch.nn.Module, arguments: Structure, name: str, noted: frozenset[Place]
 ) -> Capture | None:
     """Trace for the values of those tensors of few numbers from which the forward computes sizes, and for
     this batch; None if that does not help. Raises as `capture`.
@@ -194,7 +224,7 @@ def capture_of_values(
         trace(Traced(shell_of(module), arguments).twin, tensors, None, following=following)
     except Exception:
         return None
-    return capture(module, arguments, name, False, known=following.decided, noted=noted)
+    return capture(module, arguments, name, Terms(known=following.decided, noted=noted))
 
 
 def has_few(tensor: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint, draw
-from bslite.dropin.capture import Capture, capture
+from bslite.dropin.capture import Capture, Terms, capture
 from bslite.dropin.noted import Place
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError
@@ -85,7 +85,7 @@ class Family:
             return None
         try:
             free_batch = batched and self.free_batch
-            made = capture(module, arguments, name, free_batch, free=self.axes, noted=noted)
+            made = capture(module, arguments, name, Terms(free_batch, free=self.axes, noted=noted))
         except BsliteError:
             self.open = False
             return None

@@ -10,7 +10,7 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, draw
-from bslite.dropin.capture import capture, capture_of_values, has_few, shares_memory
+from bslite.dropin.capture import Terms, capture, capture_of_values, has_few, shares_memory
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
 from bslite.dropin.noted import Noted
@@ -211,7 +211,7 @@ class Kinds:
         supported, made, noted = place.ops_of(arguments.leaves), None, self.noted.places
         if decided:
             made = draw(
-                capture(self.module, arguments, self.name, False, known=decided, noted=noted),
+                capture(self.module, arguments, self.name, Terms(known=decided, noted=noted)),
                 self.name,
                 supported,
             )
@@ -223,7 +223,7 @@ class Kinds:
             else:
                 made = family.blueprint(self.module, arguments, self.name, free_batch, supported, noted)
         if made is None:
-            captured = capture(self.module, arguments, self.name, free_batch, grows, noted=noted)
+            captured = capture(self.module, arguments, self.name, Terms(free_batch, grows, noted=noted))
             try:
                 made = draw(captured, self.name, supported)
             except Exception as e:  # a builder asks for a size that values say

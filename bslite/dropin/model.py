@@ -89,7 +89,7 @@ class Model:
         dtypes = [port.dtype for port in ports]
         given = [api.as_array(port, t.detach(), torch) for port, t in zip(ports, tensors, strict=True)]
         arrays = [  # of the strides that `_cells` gives
-            to_cells(x if x.dtype == np.float32 else np.ascontiguousarray(x), f"input {port.name!r}")
+            to_cells(x if x.dtype == np.float32 else np.asarray(x, order="C"), f"input {port.name!r}")
             for port, x in zip(ports, given, strict=True)
         ]
         copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
@@ -123,5 +123,5 @@ class Model:
 
 def _cells(tensor: Tensor, port: Input) -> Tensor:
     """A tensor of integers or conditions as the engine has it, row-major."""
-    array = np.ascontiguousarray(tensor.detach().numpy())
+    array = np.asarray(tensor.detach().numpy(), order="C")  # which leaves a single number as it is
     return torch.from_numpy(to_cells(array, f"input {port.name!r}"))

@@ -21,6 +21,7 @@ class KindReport:
     """One specialisation: the sizes it has served, and how it runs. ``reason``: why torch runs all of it.
 
     ``open_shapes``: the inputs of its trace, free sizes by name, if the trace serves other kinds, too.
+    ``answers``: what its forward has to be told, where it asks for values, for the trace to hold.
     """
 
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
@@ -30,6 +31,7 @@ class KindReport:
     torch_share: float
     reason: str
     open_shapes: tuple[tuple[int | str, ...], ...] = ()
+    answers: tuple[bool | int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def _kind(kind: Kind) -> KindReport:
         blueprint.torch_share,
         reason,
         blueprint.capture.open_shapes,
+        blueprint.capture.answers,
     )
 
 
@@ -139,5 +142,8 @@ def _kind_lines(kind: KindReport) -> list[str]:
     if kind.open_shapes:
         free = ", ".join(f"[{', '.join(map(str, shape))}]" for shape in kind.open_shapes)
         lines.append(f"  without a trace of its own: one of {free} serves it")
+    if kind.answers:
+        answers = ", ".join(map(str, kind.answers[:MOST])) + (", ..." if len(kind.answers) > MOST else "")
+        lines.append(f"  holds while the values that the forward asks for are: {answers}")
     lines += [part.line("measured") for part in kind.parts]
     return [*lines, *(f"  torch: {item}" for item in kind.unsupported)]

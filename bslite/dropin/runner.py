@@ -10,6 +10,7 @@ import torch
 from bslite.arithmetic import current, precision
 from bslite.cache import Recent
 from bslite.dropin import place, reasons
+from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint, Executable
 from bslite.dropin.inside import Inside
 from bslite.dropin.kinds import InTorch, Kind, Kinds, fault
@@ -181,6 +182,10 @@ class Runner:
             made = run(tensors, objects)
             self._lately[1] += 1
             return made
+        except Departed as e:
+            if self.options.fallback == "error":
+                raise UnsupportedError(f"model {self.name!r}: {e}") from e
+            return self._run_torch(InTorch(str(e), inner=e.often), args, kwargs)
         except BsliteError as e:  # such as an index out of range, for which torch raises its own error
             return self._run_torch(InTorch(str(e)), args, kwargs)
 

@@ -1,6 +1,7 @@
 """A module as torch.export is to see it: its forward takes and gives lists of tensors."""
 
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from bslite.dropin.noted import CHANGES, VARIES, Accesses, Notes, Place, constants, place_name, watched
 from bslite.dropin.structure import Before, Returned, Structure
 from bslite.errors import UnsupportedError
+from bslite.frontends.torch.asking import Asking
 
 
 class Traced:
@@ -15,9 +17,12 @@ class Traced:
     the latest run of it gave. ``fault``: what such a run did that no graph does.
     """
 
-    def __init__(self, shell: torch.nn.Module, arguments: Structure, noted: Collection[Place] = ()) -> None:
+    def __init__(
+        self, shell: torch.nn.Module, arguments: Structure, noted: Collection[Place] = (),
+        asking: Asking | None = None,
+    ) -> None:  # fmt: skip
         """``noted``: attributes that are watched while the forward runs; the layers of ``shell`` get classes
-        for it.
+        for it. ``asking``: listens to the forward; what was asked about follows the results.
         """
         kind = type(shell)
         bound = vars(shell).get("forward")
@@ -31,7 +36,8 @@ class Traced:
             (args, kwargs), objects = arguments.rebuilt(tensors)
             accesses.clear()
             notes, held = Notes(shell if bound else this), Before(objects)
-            made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
+            with asking.listening() if asking else nullcontext():
+                made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
                 noted_now = notes.changes()
@@ -42,7 +48,7 @@ class Traced:
                 self.fault = f"{CHANGES} ({place_name(*min(wrong))})"
             self.constants = [list(constants(value)) for value in noted_now.values()]
             self.results = Returned(made, held.changes(), lambda x: isinstance(x, VARIES), objects, noted_now)
-            return tuple(self.results.leaves)
+            return (*self.results.leaves, *(asking.questions if asking else ()))
 
         # torch.export goes through a GraphModule's graph, not through its forward.
         base = torch.nn.Module if isinstance(shell, torch.fx.GraphModule) else kind

@@ -137,5 +137,5 @@ def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> li
     held = next(module.parameters(), None) if isinstance(module, torch.nn.Module) else None
     device = "cpu" if held is None else held.device
     with torch.no_grad(), strict(torch):
-        made = module(*(torch.from_numpy(np.ascontiguousarray(x)).to(device) for x in inputs))
+        made = module(*(torch.from_numpy(np.asarray(x, order="C")).to(device) for x in inputs))
     return _arrays(list(made.values()) if isinstance(made, dict) else made)

@@ -254,6 +254,24 @@ def test_any_strides_of_any_dtype(dtype: Any) -> None:
                 assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize("number", [torch.tensor(3), torch.tensor(3, dtype=torch.int32), torch.tensor(True)])
+def test_a_single_number_as_an_argument(number: Any) -> None:
+    """A time step, a switch."""
+
+    class Steps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(5, 8)
+
+        def forward(self, x: Any, step: Any) -> Any:
+            return x + self.table(step.long()), step
+
+    net, x = Steps().eval(), torch.randn(3, 8)
+    fast = wrapped(net)
+    agree(fast, net, x, number)
+    by_bslite(fast)
+
+
 def test_optimizing_twice_wraps_the_original(net: Any) -> None:
     again = wrapped(wrapped(net))
     agree(again, net, images())

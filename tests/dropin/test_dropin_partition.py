@@ -182,7 +182,7 @@ def test_error_and_silent() -> None:
 
 
 def test_control_flow_on_data_runs_in_torch_as_it_is() -> None:
-    net = Made(lambda net, x: net.fc(x) if x.sum() > 0 else x * 2, fc=nn.Linear(4, 4)).eval()
+    net = Made(lambda net, x: net.fc(x) if float(x.sum()) > 0 else x * 2, fc=nn.Linear(4, 4)).eval()
     fast = wrapped(net, fallback="warn")
     x = torch.randn(3, 4).abs()
     with torch.no_grad():

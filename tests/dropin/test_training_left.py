@@ -82,7 +82,7 @@ LEFT = {
     "Python's or NumPy's generators": lucky,
     "changes attributes of the module": counted,
     "a tensor is changed in place": averaged,
-    "torch.export cannot trace it": lambda m, x: m.b(m.a(x)) if x.sum() > 0 else m.a(x),
+    "torch.export cannot trace it": lambda m, x: m.b(m.a(x)) if x.detach().sum().item() > 0 else m.a(x),
 }
 
 

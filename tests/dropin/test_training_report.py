@@ -23,7 +23,8 @@ def pictures() -> nn.Module:
 
 def by_sign() -> nn.Module:
     """A module that no trace follows."""
-    return Made(lambda m, x: m.a(x.flatten(1)) if x.sum() > 9 else m.a(-x.flatten(1)), a=nn.Linear(243, 2))
+    sign = lambda m, x: m.a(x.flatten(1) if float(x.sum()) > 9 else -x.flatten(1))  # noqa: E731
+    return Made(sign, a=nn.Linear(243, 2))
 
 
 def stepped(net: nn.Module, **options: Any) -> Any:

@@ -1,23 +1,26 @@
 """A module's forward traced in training mode, and which of its operations bslite can run on torch's tape."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import Node
 
-from bslite.dropin.capture import Capture, check_hooks, check_places
+from bslite.dropin.capture import Capture, Terms, check_hooks, check_places
 from bslite.dropin.making import check_made
-from bslite.dropin.noted import Place
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
 from bslite.dropin.traced import Traced
 from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch.asking import Asking, answers_of
 from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
 from bslite.frontends.torch.capture import failure, trace
 from bslite.frontends.torch.checks import check_tensors
 from bslite.frontends.torch.faithful import check_faithful
+from bslite.frontends.torch.following import enquires
 from bslite.frontends.torch.graph import Graph, draws, is_getitem
 from bslite.frontends.torch.noticing import noticing
 from bslite.frontends.torch.parts import Survey
@@ -31,11 +34,10 @@ DRAWN = "torch's generator draws it"
 
 
 def capture(
-    module: torch.nn.Module, arguments: Structure, name: str, noted: frozenset[Place],
-    before: Traced | None = None,
-) -> tuple[Capture, set[Node]]:  # fmt: skip
+    module: torch.nn.Module, arguments: Structure, name: str, terms: Terms
+) -> tuple[Capture, set[Node]]:
     """Trace a module's forward in the modes that its layers are in, for arguments of fixed sizes; the nodes
-    that change its buffers. ``noted`` and ``before`` as for inference.
+    that change its buffers. Of ``terms`` those count that say nothing of sizes.
 
     Raises UnsupportedError if it cannot be traced, changes anything else, or does something that torch's
     autograd follows and a trace does not show.
@@ -44,17 +46,21 @@ def capture(
     if learned := [key for key, p in module.named_parameters() if p.is_complex() and p.requires_grad]:
         raise UnsupportedError(f"model {name!r}: its parameter {learned[0]} is of complex numbers")
     check_hooks(module, backward=True)
-    shell = shell_of(module, whole=bool(noted))
+    shell = shell_of(module, whole=bool(terms.noted))
     _count_batches(shell, module)
-    traced = Traced(shell, arguments, noted)
+    asking = None if terms.answers is None else Asking(terms.answers)
+    traced = Traced(shell, arguments, terms.noted, asking)
     tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
     try:
         with saved_tensors_hooks(_same, _same), noticing() as noticed:  # the caller's own hooks see no trace
             program = trace(traced.twin, tensors, None, gradients=True)
     except Exception as e:
+        if asking is None and enquires(e) and (answers := _answers(module, arguments, tensors)):
+            with suppress(UnsupportedError):  # the trace without them says why
+                return capture(module, arguments, name, replace(terms, answers=answers))
         raise failure(traced.twin, name, e) from e
-    if again := traced.again(program, noted, before, name):
-        return capture(module, arguments, name, again, traced)
+    if again := traced.again(program, terms.noted, terms.before, name):
+        return capture(module, arguments, name, replace(terms, noted=again, before=traced))
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)
@@ -70,7 +76,19 @@ def capture(
     effects |= {n for n in graph.nodes if draws(n) and n not in graph.live}  # for those that draw after it
     graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
     assert traced.results is not None
-    return Capture(graph, traced.twin, traced.results, "training", functional=True), effects
+    answers = tuple(terms.answers or ())
+    made = Capture(graph, traced.twin, traced.results, "training", functional=True, answers=answers)
+    return made, effects
+
+
+def _answers(
+    module: torch.nn.Module, arguments: Structure, tensors: Sequence[torch.Tensor]
+) -> Sequence[bool | int]:
+    """What the forward is answered when it asks for values."""
+    asking = Asking()
+    traced = Traced(shell_of(module), arguments, asking=asking)
+    with saved_tensors_hooks(_same, _same):
+        return answers_of(traced.twin, asking, tensors, gradients=True)
 
 
 def _count_batches(shell: torch.nn.Module, module: torch.nn.Module) -> None:

@@ -11,6 +11,7 @@ import torch
 from bslite.cache import Recent
 from bslite.dropin import costs
 from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.capture import Terms
 from bslite.dropin.inside import CALL
 from bslite.dropin.making import making
 from bslite.dropin.noted import Noted, Place, settle
@@ -70,25 +71,22 @@ class Trained:
         drew and noted until then does not count.
         """
         before = torch.get_rng_state() if self.draws else None
-        versions = [t._version for t in self.changed]
-        function = self.blueprint.function
+        kept = [(tensor, tensor.clone()) for tensor in self.changed]
+        function, assumption = self.blueprint.function, self.blueprint.assumption
         assert function is not None
         try:
+            if assumption is not None:
+                assumption.check_kept()
             made = function(*self.parts, *self.held, *given)
+            if assumption is not None:
+                made = assumption.results(made)
         except BsliteError as e:
-            noted = []
-            for tensor, version in zip(self.changed, versions, strict=True):
-                if tensor.is_floating_point():
-                    noted += [(tensor, tensor.clone())] if tensor._version != version else []
-                else:  # counted up by one each time
-                    tensor.sub_(tensor._version - version)
+            with torch.no_grad():  # first: what torch saves for its backward pass is not to change any more
+                for tensor, value in kept:
+                    tensor.copy_(value)
             if before is not None:
                 torch.set_rng_state(before)
-            result = instead(str(e))
-            with torch.no_grad():
-                for tensor, value in noted:
-                    tensor.copy_(value)
-            return result
+            return instead(str(e))
         for hook, layer in self.making:
             hook(layer, ())
         return self.blueprint.capture.results.build(made, objects, self.holders)
@@ -206,7 +204,7 @@ class Trainer:
     def _trained(self, arguments: Structure, shapes: Shapes) -> Trained:
         if distributed(self.module):
             raise UnsupportedError(DISTRIBUTED)
-        captured, effects = capture(self.module, arguments, self.name, self.noted.places)
+        captured, effects = capture(self.module, arguments, self.name, Terms(noted=self.noted.places))
         self.noted.add(captured.results.noted)
         self._follow()
         graph = captured.graph

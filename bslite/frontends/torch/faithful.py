@@ -5,7 +5,8 @@ Masks of transformers are an example: some are causal in a trace and not in eage
 
 import copy
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
@@ -50,32 +51,43 @@ def _departure(
         for n in graph.nodes
     ):
         return ""
-    torch = load_torch()
-    fast = torch.backends.mha.get_fastpath_enabled()
-    numbers = generators()
-    torch.backends.mha.set_fastpath_enabled(False)  # as in the trace; see `eager.transformers`
+    torch, far = load_torch(), 0.0
     try:
-        mode, drawn = torch.set_grad_enabled(gradients), torch.random.fork_rng(devices=[])
-        with warnings.catch_warnings(), mode, drawn:
-            warnings.simplefilter("ignore")  # the module's own, which the export has repeated
-            whole, own = program.module(check_guards=False), _apart(module)
+        with aside(gradients) as fast:
+            whole, own = program.module(check_guards=False), apart(module)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
             torch.default_generator.manual_seed(0)  # of no other device, which nothing sets back
-            traced = _numbers(whole(*_copied(args), **_copied(kwargs)))
+            traced = _numbers(whole(*copied(args), **copied(kwargs)))
             torch.default_generator.manual_seed(0)
             with transformers(own, fast):
-                eager = _numbers(own(*_copied(args), **_copied(kwargs)))
+                eager = _numbers(own(*copied(args), **copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
                 return "other sizes"
             far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
     except Exception:  # whatever it is, the caller's own call says it
         return ""
+    return f"a relative distance of {far:.1e}" if far > MOST else ""
+
+
+@contextmanager
+def aside(gradients: bool) -> Iterator[bool]:
+    """Run code of a module as if it had not run: no warnings, no random numbers gone. Torch's fast path for
+    attention is off, as in a trace; yields whether it was on.
+    """
+    torch = load_torch()
+    fast: bool = torch.backends.mha.get_fastpath_enabled()
+    numbers = generators()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        mode, drawn = torch.set_grad_enabled(gradients), torch.random.fork_rng(devices=[])
+        with warnings.catch_warnings(), mode, drawn:
+            warnings.simplefilter("ignore")  # the module's own, which the export repeats
+            yield fast
     finally:
         for state, back in numbers:
             back(state)
         torch.backends.mha.set_fastpath_enabled(fast)
-    return f"a relative distance of {far:.1e}" if far > MOST else ""
 
 
 def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
@@ -85,13 +97,13 @@ def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
     return bool(node.args[0].meta["val"].is_floating_point())
 
 
-def _apart(module: "torch.nn.Module") -> "torch.nn.Module":
+def apart(module: "torch.nn.Module") -> "torch.nn.Module":
     """A copy whose forward may write to its attributes and buffers; parameters are shared."""
     made: torch.nn.Module = copy.deepcopy(module, {id(p): p for p in module.parameters()})
     return made
 
 
-def _copied(arguments: Any) -> Any:
+def copied(arguments: Any) -> Any:
     """Arguments that a forward may write to; where gradients are on, they ask for theirs as before."""
     torch = load_torch()
 
