@@ -70,6 +70,13 @@ def indexed(m: Any, x: Tensor) -> Any:
     return whole.scatter_(1, places, 2.0), pairs, m.a(whole.index_fill_(1, torch.tensor([3]), 0.25))
 
 
+def powers(m: Any, x: Tensor) -> Tensor:
+    """Whose twins have other names than they; degrees of a graph, made a factor."""
+    y = (m.a(x).square() + 1).pow_(-0.5) * 1
+    y.masked_fill_(x > 0.9, 0)
+    return ((y + 1).pow_(x.abs() + 1) * 1).ldexp_(torch.ones(8))
+
+
 def cast(m: Any, x: Tensor) -> Tensor:
     """Numbers written where another type and a smaller shape are wanted."""
     counts = torch.zeros(8, dtype=torch.int64)
@@ -93,7 +100,7 @@ def scaled(m: Any, x: Tensor) -> Tensor:
 
 WRITTEN: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Tensor, ...]]]] = {
     "shifted": (shifted, tokens), "windows": (windows, rows), "views": (views, rows),
-    "indexed": (indexed, rows), "cast": (cast, rows), "scaled": (scaled, rows),
+    "indexed": (indexed, rows), "cast": (cast, rows), "scaled": (scaled, rows), "powers": (powers, rows),
 }  # fmt: skip
 
 

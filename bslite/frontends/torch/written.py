@@ -193,10 +193,15 @@ class _Values:
             if have.dtype != want.dtype:
                 value = made(aten.to.dtype, value, want.dtype)
             return made(aten.clone.default, value)
-        schema, overload = node.target._schema, node.target._overloadname  # type: ignore[union-attr]
-        for other in (overload, "default", f"Tensor_{overload}"):  # floor_divide's and pow's have other names
+        overload = node.target._overloadname  # type: ignore[union-attr]
+        for other in (
+            overload,
+            "default",
+            "Tensor",
+            f"Tensor_{overload}",
+        ):  # pow's and others have other names
             twin = getattr(getattr(aten, op, None), other, None)
-            if twin is not None and len(twin._schema.arguments) == len(schema.arguments):
+            if twin is not None and _takes(twin) == _takes(node.target):
                 break
         else:
             raise self._cannot(node)
@@ -244,3 +249,8 @@ class _Values:
         return UnsupportedError(
             f"model {self.name!r}: an operation in place shows elsewhere, at {node.name!r}"
         )
+
+
+def _takes(target: Any) -> list[str]:
+    """The types of an operation's arguments."""
+    return [str(argument.type) for argument in target._schema.arguments]
