@@ -5,6 +5,7 @@ Global pooling is adaptive pooling with ``output_size`` 1.
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 from bslite.errors import SpecError, UnsupportedError
@@ -198,12 +199,7 @@ class AdaptivePool(Op):
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         (x,), out = at.inputs, grad.shape[2:]
         if "max" in self.name:
-            if any(m != 1 for m in out):
-                raise UnsupportedError(f"op {self.name!r} has a gradient for output_size 1 only")
-            pixels = math.prod(x.shape[2:])
-            place = x.reshape(*x.shape[:2], pixels).op("argmax", axis=2, keepdim=True)
-            hit = place.op("equal", grad.tape.constant(list(range(pixels)), "int64"))
-            return {0: hit.where(grad.reshape(*grad.shape[:2], 1), 0.0).reshape(*x.shape)}
+            return {0: self._to_largest(x, grad)}
         for axis, (size, m) in enumerate(zip(x.shape[2:], out, strict=True), start=2):
             if m == 1:
                 grad = grad * (1 / size)
@@ -214,6 +210,23 @@ class AdaptivePool(Op):
             back = sorted(range(len(order)), key=order.__getitem__)
             grad = grad.permute(*order).matmul(grad.tape.constant(shares)).permute(*back)
         return {0: grad.expand(x.shape)}
+
+    def _to_largest(self, x: Value, grad: Value) -> Value:
+        """``grad`` at the place of the largest element of each window, the first of several."""
+        sizes, out = x.shape[2:], grad.shape[2:]
+        if any(size % m for size, m in zip(sizes, out, strict=True)):
+            raise UnsupportedError(f"op {self.name!r} has a gradient for windows of one size only")
+        window = [size // m for size, m in zip(sizes, out, strict=True)]
+        axes = range(len(out))
+        order = [0, 1, *(2 + 2 * a for a in axes), *(3 + 2 * a for a in axes)]
+        back = sorted(range(len(order)), key=order.__getitem__)
+        apart = x.reshape(*x.shape[:2], *chain(*zip(out, window, strict=True))).permute(*order)
+        rows = apart.reshape(*x.shape[:2], math.prod(out), math.prod(window))
+        hit = rows.op("argmax", axis=3, keepdim=True).op(
+            "equal", grad.tape.constant(list(range(math.prod(window))), "int64")
+        )
+        made = hit.where(grad.reshape(*rows.shape[:3], 1), 0.0)
+        return made.reshape(*apart.shape).permute(*back).reshape(*x.shape)
 
     samples = [
         case("global", (2, 19, 7, 7), output_size=1),

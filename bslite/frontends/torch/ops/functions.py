@@ -3,6 +3,7 @@
 from typing import Any
 
 from bslite import ops
+from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
@@ -77,9 +78,11 @@ def shrink(s: Site, x: Operand, lambd: Number = 0.5) -> Value:
 def prelu(s: Site, x: Operand, slope: Operand) -> Value:
     """One slope, or one per channel (axis 1)."""
     if len(slope.shape) == 1 and slope.shape != (1,) and len(x.shape) > 2:
-        if not isinstance(slope, Const):
-            raise Unsupported("the slopes are computed from the input")
-        slope = s.derived("slope", slope.data.reshape(-1, *(1,) * (len(x.shape) - 2)))
+        shape = (*slope.shape, *(1,) * (len(x.shape) - 2))
+        if isinstance(slope, Const):
+            slope = s.derived("slope", slope.data.reshape(shape))
+        else:
+            slope = reshape(s, slope, shape, last=False)
     return s.emit("prelu", x, slope)
 
 
