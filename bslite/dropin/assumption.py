@@ -29,10 +29,10 @@ class Assumption:
     def __init__(self, answers: Sequence[bool | int], draws: bool) -> None:
         self.answers, self._draws, self._left = tuple(answers), draws, FIRST
 
-    def check_kept(self) -> None:
-        """Raise Departed if it has been given up."""
-        if self._left < 0:
-            raise Departed(often=True)
+    @property
+    def given_up(self) -> bool:
+        """Whether too many calls got other answers."""
+        return self._left < 0
 
     def results(self, made: Sequence[Any]) -> Sequence[Any]:
         """What a graph gives, without the answers at its end. Raises Departed if those are others."""
@@ -44,10 +44,13 @@ class Assumption:
         return results
 
     def checked(self, graph: Callable[[Sequence[Any]], Sequence[Any]]) -> Callable[[Sequence[Any]], Any]:
-        """``graph``, a function of tensors, with `results`; where those are wrong it has drawn no numbers."""
+        """``graph``, a function of tensors, with `results`. Raises Departed also if an operation fails; no
+        numbers have been drawn then.
+        """
 
         def run(given: Sequence[Any]) -> Any:
-            self.check_kept()
+            if self.given_up:
+                raise Departed(often=True)
             before = torch.get_rng_state() if self._draws else None
             try:
                 return self.results(graph(given))

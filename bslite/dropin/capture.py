@@ -12,7 +12,7 @@ import torch
 
 from bslite.dropin import growing
 from bslite.dropin.making import check_made, is_making
-from bslite.dropin.noted import Place
+from bslite.dropin.noted import CHANGES, Place
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Returned, Structure
 from bslite.dropin.traced import Traced
@@ -122,7 +122,7 @@ class Terms:
     has to stay free because it grows from call to call. ``free``: the axes of each tensor that are to stay
     free if the module does not fix them. ``known``: the places of tensors whose values the trace may know; by
     default those of a few numbers that it cannot do without. ``noted``: attributes that calls set, which a
-    forward is not to read first. ``before``: the trace that found out that there are more of them.
+    forward is not to read first. ``before``: the graph of the trace that found more of them.
     ``answers``: what the forward is told when it asks for values.
     """
 
@@ -131,8 +131,12 @@ class Terms:
     free: Sequence[Collection[int]] = ()
     known: Collection[int] | None = None
     noted: frozenset[Place] = frozenset()
-    before: Traced | None = None
+    before: str = ""
     answers: Sequence[bool | int] | None = None
+
+    def watching(self, more: frozenset[Place], program: torch.export.ExportedProgram) -> "Terms":
+        """The same for another trace, after one has shown that the forward notes ``more``."""
+        return replace(self, noted=self.noted | more, before=str(program.graph))
 
 
 def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Terms = Terms()) -> Capture:
@@ -169,8 +173,11 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
                 if enquires(e) and (made := _of_values(module, arguments, name, terms, any(axes))):
                     return made
                 raise failure(traced.twin, name, e) from e
-    if again := traced.again(program, terms.noted, terms.before, name):
-        return capture(module, arguments, name, replace(terms, noted=again, before=traced))
+    if more := traced.unwatched(name):
+        if terms.before:
+            raise UnsupportedError(f"model {name!r}: {CHANGES}")
+        return capture(module, arguments, name, terms.watching(more, program))
+    traced.check_notes(str(program.graph), terms.before, name, tensors)
     check_made(module, program.constants.values(), name)
     if free and unsettled(traced.twin, program):
         return capture(module, arguments, name, replace(terms, free=()))

@@ -55,7 +55,8 @@ class Model:
     """``model(tensors)`` returns the outputs of ``spec``, new tensors. Threads may share it.
 
     ``cells`` names inputs and outputs that are handed over as the engine has them: 4 bytes an element in
-    float32 tensors, whatever their dtype. ``empty`` makes the outputs' tensors.
+    float32 tensors, whatever their dtype; but the first ``proper`` outputs are of their dtypes. ``empty``
+    makes the outputs' tensors.
     """
 
     def __init__(
@@ -64,7 +65,9 @@ class Model:
         threads: int | None = None,
         cells: Collection[str] = (),
         empty: Callable[[Sequence[int]], Tensor] | None = None,
+        proper: int = 0,
     ) -> None:
+        self.proper = proper
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
         self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
@@ -97,7 +100,10 @@ class Model:
         session = engine_for(spec).session(
             [a.shape for a in arrays], strides, self.threads or default_threads(), False, tuning=self.tuning
         )
-        others = [name not in self.cells and spec.dtypes[name] != "float32" for name in spec.outputs]
+        others = [
+            spec.dtypes[name] != "float32" and (i < self.proper or name not in self.cells)
+            for i, name in enumerate(spec.outputs)
+        ]
         as_they_are = not any(others)
         empty, shapes, run_at = self.empty, session.output_shapes, session.run_at
 

@@ -1,19 +1,20 @@
 """Attributes that a forward writes before it reads them, if it ever does: ``self.weights = softmax(...)``, a
 note for others. They are results of a trace, which a call sets on the layers of the module.
 
-No call depends on what a call before has noted, which is made sure of: a trace with `slots` in the places of
-such attributes says which of them the forward reads before it writes them.
+No call depends on what a call before has noted, which is made sure of: a second trace, with a `Slot` in the
+place of each such attribute, says which of them the forward reads before it writes them.
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from bslite.dropin.making import made_anew
-from bslite.dropin.structure import attributes_of, elements, opens, same
+from bslite.dropin.structure import attributes_of, same
 from bslite.dropin.surroundings import PLAIN
 from bslite.errors import UnsupportedError
 
@@ -51,11 +52,25 @@ class Noted:
         return list(names.values())
 
 
+class Any_:
+    """What any value of a noted attribute is equal to."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+ANY = Any_()
+
+
 def settle(present: dict[str, Any], seen: dict[str, Any], names: Iterable[str]) -> bool:
-    """Take what calls have noted on a layer for what was seen before. Whether no note is gone."""
+    """Have ``seen``, what is known of a layer's attributes, say of those that calls set only that they are
+    there. Whether none is gone that was. On the left of a comparison, ``seen`` keeps no value alive.
+    """
     for name in names:
         if name in present:
-            seen[name] = present[name]
+            seen[name] = ANY
         elif name in seen:
             return False
     return True
@@ -63,7 +78,7 @@ def settle(present: dict[str, Any], seen: dict[str, Any], names: Iterable[str]) 
 
 @dataclass
 class Accesses:
-    """What a forward did with the attributes of `slots`. ``read``: before it had written them."""
+    """What a forward did with watched attributes. ``read``: before it had written them."""
 
     written: set[Place] = field(default_factory=set)
     read: set[Place] = field(default_factory=set)
@@ -75,19 +90,13 @@ class Accesses:
 
 
 class Slot:
-    """An attribute in a layer's class, where Python asks it before it looks at the layer itself.
-
-    The layer's own dict has an attribute where there was none, and none where there was one: code that looks
-    there, which nobody sees, does something else than in the trace before.
-    """
+    """An attribute in a layer's class, where Python asks it before it looks at the layer itself."""
 
     def __init__(self, kind: type, place: Place, accesses: Accesses, held: dict[str, Any]) -> None:
-        """``held``: the attributes of the layer."""
+        """``held``: the attributes of the layer, of which it takes its own."""
         self._kind, self._place, self._accesses = kind, place, accesses
         name = place[1]
         self._original = {name: held.pop(name)} if name in held else {}
-        if not self._original:
-            held[name] = object()
 
     def __get__(self, layer: Any, owner: Any = None) -> Any:
         name = self._place[1]
@@ -108,18 +117,22 @@ class Slot:
         del vars(layer)[self._place[1]]
 
 
-def watched(
-    kind: type, held: dict[str, Any], path: str, places: Collection[Place], accesses: Accesses, **scope: Any
-) -> type:
-    """A subclass of the class of a layer with attributes ``held``, under its name, with a `Slot` for each of
-    the places at ``path``.
+def watch(layer: torch.nn.Module, path: str, places: Collection[Place], accesses: Accesses) -> None:
+    """Give a layer a subclass of its class, under the same name, with a `Slot` for each place at ``path``.
+
+    Raises UnsupportedError if its class has no such subclasses.
     """
-    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    made = type(kind.__name__, (kind,), {**named, **scope})
-    for own, name in places:
-        if own == path:
-            setattr(made, name, Slot(made, (own, name), accesses, held))
-    return made
+    kind = type(layer)
+    try:
+        made: Any = type(
+            kind.__name__, (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        )
+        for own, name in places:
+            if own == path:
+                setattr(made, name, Slot(made, (own, name), accesses, layer.__dict__))
+        layer.__class__ = made
+    except Exception as e:
+        raise UnsupportedError(f"{CHANGES} ({path}, of a class of its own kind: {e})") from e
 
 
 class Notes:
@@ -133,9 +146,11 @@ class Notes:
     def changes(self) -> dict[Place, Any]:
         """The attributes that are new or others, with their present values; they are set back.
 
-        Raises UnsupportedError for changes that no call can make without the forward.
+        Raises UnsupportedError for changes that no call can make without the forward; those that come after
+        the first such one are not set back.
         """
         found: dict[Place, Any] = {}
+        known = {id(value) for held in self._held for value in held.values()}
         for (path, layer), seen, held in zip(self._layers.items(), self._seen, self._held, strict=True):
             present: dict[str, Any] = layer.__dict__
             apart = {*APART, *made_anew(held)}
@@ -144,7 +159,7 @@ class Notes:
             for name, value in present.copy().items():
                 if name in apart or (name in seen and same(seen[name], value)):
                     continue
-                if name in OWN or not _is_plain(value):
+                if name in OWN or not _can_be_made(value, known):
                     raise UnsupportedError(f"{CHANGES} ({place_name(path, name)})")
                 found[path, name] = value
                 if name in held:
@@ -159,23 +174,49 @@ def place_name(path: str, name: str) -> str:
     return f"{path}.{name}".lstrip(".")
 
 
-def constants(value: Any) -> Iterator[Any]:
-    """What of a plain value a graph does not make."""
-    if isinstance(value, PLAIN):
-        yield value
-    elif not isinstance(value, VARIES):
-        for inner in _held(value):
-            yield from constants(inner)
+def agree(traced: Any, real: Any) -> bool:
+    """Whether what a trace notes is what a real call of the same arguments does, but for what graphs make: a
+    name with a size in it may be written in symbols, a time is another one.
+    """
+    if isinstance(traced, VARIES):
+        return isinstance(real, (torch.Tensor, int, float))
+    if type(traced) is not type(real):
+        return False
+    if _is_constant(traced):
+        return bool(traced == real)
+    ours, theirs = _inner(traced), _inner(real)
+    return len(ours) == len(theirs) and all(map(agree, ours, theirs))
 
 
-def _held(value: Any) -> Iterable[Any]:
-    return elements(value) or getattr(value, "__dict__", {}).values()
+def _is_constant(value: Any) -> bool:
+    return isinstance(value, PLAIN) and not isinstance(value, torch.Size)
 
 
-def _is_plain(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a value can be made anew: of tensors, sizes, numbers and words, in containers and objects."""
-    if isinstance(value, (*VARIES, *PLAIN)):
+def _can_be_made(value: Any, known: Collection[int]) -> bool:
+    """Whether a value can be made anew: of tensors, sizes, numbers and words, in containers and dataclasses
+    that the forward has made. ``known``: the ids of what was there before.
+    """
+    if isinstance(value, VARIES) or _is_constant(value):
         return True
-    known = type(value) in (list, tuple, dict, set) or hasattr(value, "_fields")
-    known = known or (dataclasses.is_dataclass(value) and not isinstance(value, type)) or opens(value)
-    return bool(known and depth) and all(_is_plain(x, depth - 1) for x in _held(value))
+    return id(value) not in known and _opens(value) and all(_can_be_made(x, known) for x in _inner(value))
+
+
+def _opens(value: Any) -> bool:
+    """Whether `_inner` is all that a value holds."""
+    if type(value) is set or not pytree.tree_is_leaf(value):
+        return True
+    data = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return data and vars(value).keys() == {f.name for f in dataclasses.fields(value)}
+
+
+def _inner(value: Any) -> Sequence[Any]:
+    """What a container or a dataclass holds."""
+    if type(value) is set:
+        return sorted(value, key=repr)
+    if pytree.tree_is_leaf(value):
+        return list(vars(value).values())
+    return [*pytree.tree_flatten(value, is_leaf=lambda x: x is not value)[0], *_keys(value)]
+
+
+def _keys(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, dict) else []

@@ -155,7 +155,7 @@ class Runner:
             inner = found.inner and self.options.memory is None  # which would be each layer's
             return self._run_torch(InTorch(why, loud, inner=inner), args, kwargs)
         self._lately[1] += 1
-        return found.run(tensors, objects, lambda why: self._run_torch(InTorch(why), args, kwargs))
+        return found.run(tensors, objects, lambda error: self._instead(error, args, kwargs))
 
     def idle(self) -> bool:
         """Whether torch runs most calls, with nothing of bslite's inside."""
@@ -182,12 +182,15 @@ class Runner:
             made = run(tensors, objects)
             self._lately[1] += 1
             return made
-        except Departed as e:
-            if self.options.fallback == "error":
-                raise UnsupportedError(f"model {self.name!r}: {e}") from e
-            return self._run_torch(InTorch(str(e), inner=e.often), args, kwargs)
-        except BsliteError as e:  # such as an index out of range, for which torch raises its own error
-            return self._run_torch(InTorch(str(e)), args, kwargs)
+        except BsliteError as e:
+            return self._instead(e, args, kwargs)
+
+    def _instead(self, error: BsliteError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call in torch, after an error such as an index out of range, for which torch raises its own."""
+        often = isinstance(error, Departed) and error.often
+        if isinstance(error, Departed) and self.options.fallback == "error":
+            raise UnsupportedError(f"model {self.name!r}: {error}") from error
+        return self._run_torch(InTorch(str(error), inner=often and self.options.memory is None), args, kwargs)
 
     def forget(self) -> None:
         """Drop all specialisations."""

@@ -31,7 +31,7 @@ def shell_of(module: torch.nn.Module, whole: bool = False) -> torch.nn.Module:
     A module that holds objects that cannot be copied gets a flat copy; with ``whole`` that is an
     UnsupportedError.
     """
-    memo = {id(t): _ordinary(t) for t in reachable_tensors(module)}
+    memo: dict[int, Any] = {id(t): _ordinary(t) for t in reachable_tensors(module)}
     hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
     memo.update({id(h): type(h)() for h in hooks.values()})
     try:

@@ -16,8 +16,19 @@ from torch.utils import _pytree as pytree
 
 from bslite.errors import UnsupportedError
 
-#: Makes a value of the next leaves. The list holds the objects made so far: each is made once.
-Build = Callable[[Iterator[Any], list[Any]], Any]
+
+class Objects(list[Any]):
+    """The objects made so far, and ``shared``, the containers, by what they stand for: each is made once."""
+
+    shared: dict[int, Any]
+
+    def __init__(self, known: Iterable[Any] = ()) -> None:
+        super().__init__(known)
+        self.shared = {}
+
+
+#: Makes a value of the next leaves.
+Build = Callable[[Iterator[Any], Objects], Any]
 GROWS = 2  # of the four axes of a cache's tensors the one along which tokens are
 _CLOSED = (
     type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType, enum.Enum,
@@ -45,16 +56,17 @@ class Structure:
         self.objects: list[Any] = []
         self._is_leaf, self._depth, self._empty = is_leaf, 0, empty
         self._places = {id(x): i for i, x in enumerate(known)}
+        self._shared: set[int] = set()  # ids of containers that have been read
         self._build = self._read(value)
         self.single = is_leaf(value)
 
     def build(self, leaves: Iterable[Any], known: Sequence[Any] = ()) -> Any:
         """The value with ``leaves`` in their places."""
-        return self._build(iter(leaves), list(known))
+        return self._build(iter(leaves), Objects(known))
 
     def rebuilt(self, leaves: Iterable[Any]) -> tuple[Any, list[Any]]:
         """The value, and the new objects in the places of ``objects``."""
-        made: list[Any] = []
+        made = Objects()
         return self._build(iter(leaves), made), made
 
     def _read(self, value: Any) -> Build:
@@ -65,20 +77,31 @@ class Structure:
         place = self._places.get(id(value))
         if place is not None:
             return lambda leaves, made: made[place]
+        key = id(value)
+        if key in self._shared:
+            return lambda leaves, made: made.shared[key]
         plain = bool(pytree.tree_is_leaf(value))
         data = dataclasses.is_dataclass(value) and not isinstance(value, type)
         if plain and data and not self._empty:
-            names = [f.name for f in dataclasses.fields(value)]
+            names = {f.name: None for f in dataclasses.fields(value)} | getattr(value, "__dict__", {})
             return self._read_attributes(value, {name: getattr(value, name) for name in names}, False)
         if plain and opens(value) and (self._empty or self._depth or _holds(value, self._is_leaf)):
             return self._read_attributes(value, vars(value), True)
         if plain:
             if not isinstance(value, _CLOSED) and _holds(value, self._is_leaf):
                 raise UnsupportedError(f"a {type(value).__name__} holds tensors in a way that is not known")
-            return lambda leaves, made: value
+            return lambda leaves, made: set(value) if type(value) is set else value
         children, spec = pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
         builds = [self._read(child) for child in children]
-        return lambda leaves, made: pytree.tree_unflatten([build(leaves, made) for build in builds], spec)
+        self._shared.add(key)
+
+        def rebuild(leaves: Iterator[Any], made: Objects) -> Any:
+            inner = [build(leaves, made) for build in builds]
+            new = torch.Size(inner) if type(value) is torch.Size else pytree.tree_unflatten(inner, spec)
+            made.shared[key] = new
+            return new
+
+        return rebuild
 
     def _read_attributes(self, value: Any, attributes: dict[str, Any], opened: bool) -> Build:
         shell = _shell(value, attributes)
@@ -90,11 +113,15 @@ class Structure:
         counts = lengths(attributes) if opened and self._empty else {}
         if opened:
             self._depth -= 1
+        else:
+            self._shared.add(key := id(value))
 
-        def rebuild(leaves: Iterator[Any], made: list[Any]) -> Any:
+        def rebuild(leaves: Iterator[Any], made: Objects) -> Any:
             new = copy.copy(shell)
             if opened:
                 made.append(new)
+            else:
+                made.shared[key] = new
             for name, build in builds.items():
                 object.__setattr__(new, name, build(leaves, made))
             for name, tensor in counts.items():
@@ -181,7 +208,7 @@ def opens(value: Any) -> bool:
     )
 
 
-def _next(leaves: Iterator[Any], made: list[Any]) -> Any:
+def _next(leaves: Iterator[Any], made: Objects) -> Any:
     return next(leaves)
 
 

@@ -38,7 +38,8 @@ class Surroundings:
     def __init__(self, module: torch.nn.Module) -> None:
         found = _Search(module)
         self._entries, self._attributes = _columns(found.entries), _columns(found.attributes)
-        self._note()
+        self.names = frozenset(found.names)  # that the code has, of globals and attributes
+        self.note()
 
     def changed(self) -> bool:
         """Whether a value is another one than at first."""
@@ -48,12 +49,13 @@ class Surroundings:
             if not all(map(is_, self._seen, self._values())):
                 if not all(map(_alike, self._seen, self._values())):
                     return True
-                self._note()  # equal ones in the places of those that were seen
+                self.note()  # equal ones in the places of those that were seen
             return bool(self._containers) and self._copies != self._containers
         except Exception:  # what does not compare, or cannot be read any more, is another one
             return True
 
-    def _note(self) -> None:
+    def note(self) -> None:
+        """Compare with the present values from now on."""
         self._seen = list(self._values())
         self._containers = [v for v in self._seen if isinstance(v, CONTAINERS) and len(v) < LONG]
         self._copies = [_copy(v) for v in self._containers]
@@ -72,7 +74,7 @@ class _Search:
     def __init__(self, module: torch.nn.Module) -> None:
         self.entries: dict[tuple[int, str], tuple[dict[str, Any], str]] = {}
         self.attributes: dict[tuple[int, str], tuple[Any, str]] = {}
-        self._names: set[str] = set()  # of globals and attributes, in all code
+        self.names: set[str] = set()  # of globals and attributes, in all code
         self._functions: dict[int, types.FunctionType] = {}
         self._objects: dict[int, tuple[Any, int]] = {}  # plain ones, and how deep they are
         modules = list(module.modules())
@@ -83,10 +85,10 @@ class _Search:
         size = -1
         while size != (size := len(self._functions) + len(self._objects)):
             for m in modules:
-                for name in vars(m).keys() & self._names:
+                for name in vars(m).keys() & self.names:
                     self._look(vars(m)[name])
             for cls in classes:
-                for name in vars(cls).keys() & self._names:
+                for name in vars(cls).keys() & self.names:
                     self._attribute(cls, name, vars(cls)[name], 0)
             for held, depth in list(self._objects.values()):
                 self._object(held, depth)
@@ -94,10 +96,10 @@ class _Search:
     def _object(self, held: Any, depth: int) -> None:
         """Note the attributes of an object that some code names."""
         own: dict[str, Any] = getattr(held, "__dict__", {})
-        for name in own.keys() & self._names:
+        for name in own.keys() & self.names:
             self._entry(own, name, own[name], depth)
         for cls in _own(type(held)):
-            for name in vars(cls).keys() & self._names:
+            for name in vars(cls).keys() & self.names:
                 value = vars(cls)[name]
                 if isinstance(value, types.MemberDescriptorType):
                     self._attribute(held, name, getattr(held, name, ABSENT), depth)
@@ -125,7 +127,7 @@ class _Search:
 
     def _read(self, function: types.FunctionType, code: types.CodeType) -> None:
         """Note what a function's ``code`` names."""
-        self._names.update(code.co_names)
+        self.names.update(code.co_names)
         space = function.__globals__
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         for root, *names in _chains(code):

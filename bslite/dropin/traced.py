@@ -1,90 +1,99 @@
 """A module as torch.export is to see it: its forward takes and gives lists of tensors."""
 
-from collections.abc import Collection
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from bslite.dropin.noted import CHANGES, VARIES, Accesses, Notes, Place, constants, place_name, watched
+from bslite.dropin.noted import CHANGES, VARIES, Accesses, Notes, Place, agree, place_name, watch
 from bslite.dropin.structure import Before, Returned, Structure
+from bslite.dropin.surroundings import Surroundings
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.asking import Asking
+from bslite.frontends.torch.faithful import apart, aside, copied
+
+LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
+OUTSIDE = "its forward changes what it reads besides its arguments and attributes"
 
 
 class Traced:
     """``twin``: a module whose forward takes and gives lists of tensors. ``results``: the structure of what
-    the latest run of it gave. ``fault``: what such a run did that no graph does.
+    the latest run of it gave.
     """
 
     def __init__(
-        self, shell: torch.nn.Module, arguments: Structure, noted: Collection[Place] = (),
+        self, shell: torch.nn.Module, arguments: Structure, noted: frozenset[Place] = frozenset(),
         asking: Asking | None = None,
     ) -> None:  # fmt: skip
-        """``noted``: attributes that are watched while the forward runs; the layers of ``shell`` get classes
-        for it. ``asking``: listens to the forward; what was asked about follows the results.
+        """``shell`` becomes the twin. ``noted``: attributes that are watched while the forward runs.
+        ``asking``: listens to the forward; what was asked about follows the results.
         """
         kind = type(shell)
-        bound = vars(shell).get("forward")
+        bound = vars(shell).pop("forward", None)
         self.results: Returned | None = None
-        self.fault = ""
-        self.constants: list[list[Any]] = []  # what is noted and no graph makes; it may say what time it is
-        self.graph = ""  # in words, where there is another trace to compare it with
-        accesses = Accesses()
+        self._noted, self._fault = noted, ""  # what a run did that no graph does
+        self._notes: dict[Place, Any] = {}
+        self._around = Surroundings(shell)
+        accesses, around = Accesses(), self._around
 
         def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
             (args, kwargs), objects = arguments.rebuilt(tensors)
             accesses.clear()
-            notes, held = Notes(shell if bound else this), Before(objects)
+            around.note()
+            notes, held = Notes(this), Before(objects)
             with asking.listening() if asking else nullcontext():
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
-                noted_now = notes.changes()
+                self._notes = notes.changes()
             except UnsupportedError as e:
-                self.fault, noted_now = str(e), {}
+                self._fault = str(e)
             # What has changed in another way than by being assigned to is the state of something.
-            if wrong := read | {place for place in noted_now if place in noted and place not in written}:
-                self.fault = f"{CHANGES} ({place_name(*min(wrong))})"
-            self.constants = [list(constants(value)) for value in noted_now.values()]
-            self.results = Returned(made, held.changes(), lambda x: isinstance(x, VARIES), objects, noted_now)
+            if wrong := read | {p for p in self._notes if p in noted and p not in written}:
+                self._fault = f"{CHANGES} ({place_name(*min(wrong))})"
+            if around.changed():
+                self._fault = self._fault or OUTSIDE
+            self.results = Returned(
+                made, held.changes(), lambda x: isinstance(x, VARIES), objects, self._notes
+            )
             return (*self.results.leaves, *(asking.questions if asking else ()))
 
         # torch.export goes through a GraphModule's graph, not through its forward.
         base = torch.nn.Module if isinstance(shell, torch.fx.GraphModule) else kind
-        attributes = {k: v for k, v in vars(shell).items() if k != "forward"}
-        twin_class = watched(base, attributes, "", noted, accesses, forward=forward)
-        twin_class.__name__, twin_class.__qualname__ = kind.__name__, kind.__qualname__
-        twin_class.__module__ = kind.__module__
-        self.twin: torch.nn.Module = object.__new__(twin_class)
-        object.__setattr__(self.twin, "__dict__", attributes)
+        named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+        shell.__class__ = type(kind.__name__, (base,), {"forward": forward, **named})
+        self.twin = shell
         layers = dict(shell.named_modules())
-        for path in {path for path, _ in noted if path in layers and (path or bound)}:
-            layer = layers[path]
-            try:
-                layer.__class__ = watched(type(layer), layer.__dict__, path, noted, accesses)
-            except TypeError as e:  # a layout of its own
-                raise UnsupportedError(f"{CHANGES} ({path})") from e
+        for path in {path for path, _ in noted} & layers.keys():
+            watch(layers[path], path, noted, accesses)
 
-    def again(
-        self,
-        program: torch.export.ExportedProgram,
-        noted: frozenset[Place],
-        before: "Traced | None",
-        name: str,
-    ) -> frozenset[Place]:
-        """The attributes to watch in another trace, which has to tell whether the forward reads them; none if
-        this trace, ``program``, was such a one. ``before``: the trace that asked for it.
+    def unwatched(self, name: str) -> frozenset[Place]:
+        """The attributes that the forward notes and that were not watched: another trace has to tell whether
+        it reads them.
 
         Raises UnsupportedError if calls depend on those before.
         """
-        assert self.results is not None
-        found = frozenset(self.results.noted)
-        rough = any(isinstance(x, float) for own in self.constants for x in own)
-        more = not found <= noted or (rough and before is None)
-        self.graph = str(program.graph) if more or before else ""
-        known = self.graph, self.constants
-        changing = before is not None and (more or known != (before.graph, before.constants))
-        if self.fault or changing:
-            raise UnsupportedError(f"model {name!r}: {self.fault or CHANGES}")
-        return found | noted if more else frozenset()
+        if self._fault:
+            raise UnsupportedError(f"model {name!r}: {self._fault}")
+        return frozenset(self._notes) - self._noted
+
+    def check_notes(
+        self, graph: str, before: str, name: str, tensors: tuple[torch.Tensor, ...], gradients: bool = False
+    ) -> None:
+        """Raise UnsupportedError if what the forward notes is not what it would note without being traced, or
+        may depend on what it has noted before. ``graph``: of the trace; ``before``: of the one before it.
+        """
+        if not self._notes:
+            return
+        traced, results = self._notes, self.results
+        try:
+            with aside(gradients):
+                apart(self.twin)(*copied(tensors))
+            alike = self._notes.keys() == traced.keys() and all(
+                agree(traced[k], self._notes[k]) for k in traced
+            )
+        except Exception:  # whatever it is, the caller's own call says it
+            alike = False
+        self._notes, self.results = traced, results
+        if not alike or (before and graph != before) or LOOKS & self._around.names:
+            raise UnsupportedError(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")

@@ -57,6 +57,8 @@ class Watch:
         names = noted.of(module) if noted else [[]] * len(modules)
         notes = zip(self._attributes, self._seen, names, strict=True)
         self._notes = [(present, seen, own) for present, seen, own in notes if own]
+        for own in self._notes:
+            settle(*own)
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
         self._hooked = any(self._hooks)
         children = [(m._modules, k) for m in modules for k in m._modules]
@@ -141,7 +143,7 @@ def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _equal(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
     try:
-        return some == others
+        return others == some  # what was seen on the left
     except Exception:  # an attribute that does not compare, such as a tensor, is another one
         return False
 

@@ -205,3 +205,39 @@ def test_in_training_others_are_torchs() -> None:
             n(x).square().mean().backward()
         torch.testing.assert_close(fast.a.weight.grad, net.a.weight.grad)
     assert any(DEPARTS in why for why in runner_of(fast).in_torch)
+
+
+def writes_to_what_it_asked(m: Any, x: Tensor) -> Tensor:
+    n = (x > 10).sum()
+    k = n.item()
+    n.zero_()
+    return m.a(x) * (2 if k > 0 else 1)
+
+
+def fails_elsewhere(m: Any, x: Tensor) -> Tensor:
+    """What torch refuses where the answers are others."""
+    e = torch.eye(3) * (15 - x.abs().max().detach())
+    if (x.abs() > 12).any():
+        e = torch.eye(3)
+    return m.c(m.a(x)) + torch.linalg.cholesky(e).sum()
+
+
+@pytest.mark.parametrize("forward", [writes_to_what_it_asked, fails_elsewhere])
+@pytest.mark.parametrize("training", [False, True])
+def test_what_a_wrong_way_does_is_not_seen(forward: Any, training: bool) -> None:
+    net = made(forward)
+    net.c = nn.BatchNorm1d(8)
+    net.train(training)
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    for i in range(8):
+        x = R(4, 8) * (30 if i % 4 == 3 else 1)
+        with torch.set_grad_enabled(training):
+            torch.testing.assert_close(fast(x), net(x))
+        torch.testing.assert_close(fast.c.running_mean, net.c.running_mean)
+
+
+def test_without_a_fallback_others_are_an_error_in_training() -> None:
+    fast = bslite.optimize(made(branches).train(), fallback="error", tune=False)
+    fast(R(4, 8))
+    with pytest.raises(bslite.UnsupportedError, match="asks for values"):
+        fast(R(4, 8) * 30)

@@ -1,9 +1,12 @@
 """Attributes that a forward notes are results of its trace; those that a later call reads are torch's."""
 
 import copy
+import gc
 import pickle
 import threading
 import time
+import types
+import weakref
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -166,10 +169,13 @@ def test_another_kind_of_call_may_read_what_one_notes(first: bool) -> None:
 class Stateful(nn.Module):
     """What ``step(module, y)`` makes of it."""
 
+    calls = 0  # of all, traces among them
+
     def __init__(self, step: Any) -> None:
         super().__init__()
         self.line, self.step = nn.Linear(8, 8), step
         self.n, self.log, self.table, self.mean = 1, [], {}, None
+        self.held = types.SimpleNamespace(n=0)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.step(self, self.line(x))
@@ -227,7 +233,36 @@ def switches(m: Any, y: Tensor) -> Tensor:
     return y * (2 if m.line.training else 1)
 
 
-STATES = (counts, appends, fills, averages, asks_whether, asks_what_kind, deletes, by_dict, switches)
+def counts_in_its_dict(m: Any, y: Tensor) -> Tensor:
+    m.n = m.__dict__.get("n", 1) + 1
+    return y * m.n
+
+
+def notes_in_an_object(m: Any, y: Tensor) -> Tensor:
+    m.held.n += 1
+    m.held.last = y
+    return y * m.held.n
+
+
+def counts_calls_of_all(m: Any, y: Tensor) -> Tensor:
+    Stateful.calls += 1
+    m.seen = y
+    return y * 2
+
+
+STATES = (
+    counts_in_its_dict,
+    notes_in_an_object,
+    counts,
+    appends,
+    fills,
+    averages,
+    asks_whether,
+    asks_what_kind,
+    deletes,
+    by_dict,
+    switches,
+)
 
 
 @pytest.mark.parametrize("step", STATES)
@@ -241,6 +276,17 @@ def test_what_a_later_call_reads_is_torchs(step: Any) -> None:
             assert fast.n == net.n
             assert len(fast.log) == len(net.log)
             assert fast.table.keys() == net.table.keys()
+            assert fast.held.n == net.held.n
+
+
+def test_a_number_of_the_class_is_state() -> None:
+    fast = bslite.optimize(Stateful(counts_calls_of_all).eval(), fallback="silent", tune=False)
+    with torch.no_grad():
+        for _ in range(3):
+            before = Stateful.calls
+            fast(R(4, 8))
+            assert Stateful.calls > before
+    assert any("besides its arguments" in why for why in runner_of(fast).in_torch)
 
 
 def says_when(m: Any, y: Tensor) -> Tensor:
@@ -250,6 +296,16 @@ def says_when(m: Any, y: Tensor) -> Tensor:
 
 def counts_elsewhere(m: Any, y: Tensor) -> Tensor:
     m.tick = next(TICKS)
+    return y * 2
+
+
+def tells_sizes(m: Any, y: Tensor) -> Tensor:
+    m.told = f"{y.shape}"
+    return y * 2
+
+
+def tells_its_kind(m: Any, y: Tensor) -> Tensor:
+    m.kind = type(y).__name__
     return y * 2
 
 
@@ -273,6 +329,17 @@ def test_a_note_that_no_trace_makes_is_torchs(step: Any) -> None:
     assert len(set(seen)) == 3
     assert not callable(seen[-1]) or torch.equal(seen[-1]() * 2, y)
     assert any("changes attributes" in why for why in runner_of(fast).in_torch)
+
+
+@pytest.mark.parametrize("step", [tells_sizes, tells_its_kind])
+def test_words_that_only_a_trace_has_are_torchs(step: Any) -> None:
+    net = Stateful(step).eval()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    with torch.no_grad():
+        for batch in (4, 4, 5, 6):
+            x = R(batch, 8)
+            torch.testing.assert_close(fast(x), net(x))
+            assert all(getattr(fast, k, None) == getattr(net, k, None) for k in ("told", "kind"))
 
 
 def test_an_error_names_the_attribute() -> None:
@@ -368,3 +435,110 @@ def test_what_training_notes_evaluation_may_read() -> None:
         torch.testing.assert_close(fast.last, net.last)
         for p, q in zip(fast.parameters(), net.parameters(), strict=True):
             torch.testing.assert_close(p.grad, q.grad)
+
+
+class Child(nn.Module):
+    def __init__(self, parent: Any) -> None:
+        super().__init__()
+        self.line, self.parent = nn.Linear(8, 8), [parent]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.line(x) * self.parent[0].scale
+
+
+class Parent(nn.Module):
+    """Whose child reads what it notes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale: Any = 1.0
+        self.child = Child(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.scale = x.abs().max()
+        return self.child(x)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_layer_reads_what_the_module_that_holds_it_notes(training: bool) -> None:
+    net = Parent().train(training)
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    with torch.set_grad_enabled(training):
+        for _ in range(3):
+            x = R(4, 8)
+            torch.testing.assert_close(fast(x), net(x))
+            torch.testing.assert_close(fast.scale, net.scale)
+
+
+@dataclass
+class Made:
+    """Has more attributes than fields."""
+
+    y: Tensor
+
+    def __post_init__(self) -> None:
+        self.weights = self.y.softmax(-1)
+
+
+class Identities(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line, self.table = nn.Linear(8, 8), {"mine": 1}
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.line(x)
+        self.out = self.same = {"y": y}
+        self.few, self.size, self.of, self.made = {1, 2}, y.shape, self.table, Made(y)
+        return self.out
+
+
+def test_notes_are_the_objects_that_eager_mode_has() -> None:
+    net = Identities().eval()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    with torch.no_grad():
+        for batch in (4, 4, 5):
+            x = R(batch, 8)
+            made, want = fast(x), net(x)
+            assert made is fast.out is fast.same
+            assert fast.of is fast.table
+            assert fast.few == {1, 2}
+            fast.few.add(3)
+            assert fast.size == net.size
+            assert fast.size.numel() == batch * 8
+            torch.testing.assert_close(made["y"], want["y"])
+            torch.testing.assert_close(fast.made.weights, net.made.weights)
+
+
+class Shares(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Any:
+        y = self.line(x)
+        self.out = self.same = {"y": y, "n": [y.mean()]}
+        self.few, self.size = {1, 2}, y.shape
+        return self.out
+
+
+def test_what_is_shared_is_one_object() -> None:
+    fast = wrapped(Shares().eval())
+    with torch.no_grad():
+        for batch in (4, 4, 5):
+            assert fast(R(batch, 8)) is fast.out is fast.same
+            assert fast.few == {1, 2}
+            fast.few.add(3)
+            assert (type(fast.size), fast.size) == (torch.Size, torch.Size([batch, 8]))
+    by_bslite(fast)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_note_dies_with_the_next(training: bool) -> None:
+    fast = bslite.optimize(Losses().train(training), fallback="error", tune=False)
+    with torch.set_grad_enabled(training):
+        for _ in range(3):
+            fast(R(4, 8))
+        last = weakref.ref(fast.extra)
+        fast.extra = None
+        gc.collect()
+    assert last() is None

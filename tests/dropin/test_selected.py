@@ -109,7 +109,53 @@ def counted(m: Any, x: Tensor) -> Tensor:
     return made / taken.shape[0]
 
 
-OTHERS = (asked_before_a_change, changed_between, other_condition, sorted_between, counted)
+def changed_by_a_view(m: Any, x: Tensor) -> Tensor:
+    y, made = m.a(x), x * 2
+    taken = y[y > 0]
+    taken[:3].clamp_(max=0.01)
+    made[y > 0] = taken
+    return made
+
+
+def changed_flat(m: Any, x: Tensor) -> Tensor:
+    y, made, rows = m.a(x), x * 2, x.sum(1) > 0
+    taken = y[rows]
+    flat = taken.view(-1)
+    flat[flat > 0] = 0.5
+    made[rows] = taken
+    return made
+
+
+def condition_of_before(m: Any, x: Tensor) -> Tensor:
+    y, made = m.a(x) * 1, x * 2
+    signs = y > 0
+    seen = signs[:]
+    taken = x[signs[:]]
+    signs.logical_not_().logical_not_()
+    made[seen] = taken
+    return made + y
+
+
+def written_by_another_name(m: Any, x: Tensor) -> Tensor:
+    y, made = m.a(x).detach() * 1, x * 2
+    chosen = y > 0
+    taken = y[chosen]
+    torch.mul(y, 3, out=y)
+    made[chosen] = taken
+    return made + m.a(x)
+
+
+def whole_numbers(m: Any, x: Tensor) -> Tensor:
+    a, b = (x * 4).long(), (m.b * 2).long()
+    made, chosen = torch.zeros_like(a), (b != 0).expand(a.shape)
+    made[chosen] = a[chosen] % b.expand(a.shape)[chosen]
+    return m.a(x) + made
+
+
+OTHERS = (
+    asked_before_a_change, changed_between, other_condition, sorted_between, counted, changed_by_a_view,
+    changed_flat, condition_of_before, written_by_another_name, whole_numbers,
+)  # fmt: skip
 
 
 def made(forward: Callable[..., Any]) -> Any:
@@ -132,6 +178,7 @@ def test_what_is_no_choice_is_right(forward: Any) -> None:
     fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
     for batch in (4, 5, 1):
         agree(fast, net, R(batch, 8))
+        agree(fast, net, R(batch, 8) * 30)
 
 
 @pytest.mark.parametrize("forward", [*CHOICES, by_function, *OTHERS])
@@ -151,3 +198,26 @@ def test_gradients_of_choices(forward: Any) -> None:
     if not reason:
         assert not runner_of(fast).in_torch
         alike(made(forward).train(), [(R(4, 8),) for _ in range(2)])
+
+
+def test_a_selection_may_be_read_elsewhere_too() -> None:
+    """In training: conditions are saved, and are results."""
+
+    def forward(m: Any, x: Tensor) -> Any:
+        y, made = m.a(x), x * 1
+        chosen = y > 0
+        taken = y[chosen]
+        made[chosen] = taken
+        return made * 1, taken, chosen
+
+    net = made(forward).train()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    for _ in range(2):
+        x = R(4, 8)
+        got, want = fast(x), net(x)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b)
+        for n, y in ((fast, got), (net, want)):
+            n.zero_grad()
+            (y[0].sum() + y[1].square().sum()).backward()
+        torch.testing.assert_close(fast.a.weight.grad, net.a.weight.grad)

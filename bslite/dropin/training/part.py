@@ -144,7 +144,7 @@ class TrainedPart:
         cells, empty = [saved.name for saved in halves.saved], self._blocks.tensor
         return Plan(
             halves,
-            Model(halves.forward, self.threads, cells, empty),
+            Model(halves.forward, self.threads, cells, empty, len(spec.outputs)),
             Model(halves.backward, self.threads, cells, empty),
             len(spec.outputs),
             len(self.weights),

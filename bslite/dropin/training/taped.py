@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from bslite.dropin.capture import Capture, Terms, check_hooks, check_places
 from bslite.dropin.making import check_made
+from bslite.dropin.noted import CHANGES
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
 from bslite.dropin.traced import Traced
@@ -59,8 +60,12 @@ def capture(
             with suppress(UnsupportedError):  # the trace without them says why
                 return capture(module, arguments, name, replace(terms, answers=answers))
         raise failure(traced.twin, name, e) from e
-    if again := traced.again(program, terms.noted, terms.before, name):
-        return capture(module, arguments, name, replace(terms, noted=again, before=traced))
+    if more := traced.unwatched(name):
+        if terms.before:
+            raise UnsupportedError(f"model {name!r}: {CHANGES}")
+        return capture(module, arguments, name, terms.watching(more, program))
+    with saved_tensors_hooks(_same, _same):
+        traced.check_notes(str(program.graph), terms.before, name, tensors, gradients=True)
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)

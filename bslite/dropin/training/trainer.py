@@ -10,6 +10,7 @@ import torch
 
 from bslite.cache import Recent
 from bslite.dropin import costs
+from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import Terms
 from bslite.dropin.inside import CALL
@@ -66,27 +67,33 @@ class Trained:
     making: Sequence[tuple[Any, torch.nn.Module]]  # hooks that make weights, which others may read, of layers
     holders: Sequence[dict[str, Any]]  # the attributes that notes go to
 
-    def run(self, given: Sequence[Tensor], objects: Sequence[Any], instead: Callable[[str], Any]) -> Any:
+    def run(
+        self, given: Sequence[Tensor], objects: Sequence[Any], instead: Callable[[BsliteError], Any]
+    ) -> Any:
         """The results. ``instead`` runs the call in torch where a part fails, and is told why; what the call
         drew and noted until then does not count.
         """
-        before = torch.get_rng_state() if self.draws else None
-        kept = [(tensor, tensor.clone()) for tensor in self.changed]
         function, assumption = self.blueprint.function, self.blueprint.assumption
         assert function is not None
+        if assumption is not None and assumption.given_up:
+            return instead(Departed(often=True))
+        before = torch.get_rng_state() if self.draws else None
+        kept = [(tensor, tensor.clone()) for tensor in self.changed]
         try:
-            if assumption is not None:
-                assumption.check_kept()
             made = function(*self.parts, *self.held, *given)
             if assumption is not None:
                 made = assumption.results(made)
-        except BsliteError as e:
+        except Exception as e:
+            if assumption is None and not isinstance(e, BsliteError):
+                raise
             with torch.no_grad():  # first: what torch saves for its backward pass is not to change any more
                 for tensor, value in kept:
                     tensor.copy_(value)
             if before is not None:
                 torch.set_rng_state(before)
-            return instead(str(e))
+            if not isinstance(e, BsliteError):  # what an operation refuses the forward may not have given it
+                e = Departed(often=False)
+            return instead(e)
         for hook, layer in self.making:
             hook(layer, ())
         return self.blueprint.capture.results.build(made, objects, self.holders)
@@ -112,7 +119,7 @@ class Trainer:
         self._present: Any = None
         self._attributes: list[dict[str, Any]] = []
         self._places: frozenset[Place] = frozenset()
-        self._notes: list[tuple[int, list[str]]] = []  # places of layers, names of attributes that calls set
+        self._set: list[tuple[int, list[str]]] = []  # places of layers, names of attributes that calls set
         self._surroundings: Surroundings | None = None
         self._restarts = 0
         self._seen: Counter[Key] = Counter()  # calls of kinds that have no trace
@@ -175,7 +182,7 @@ class Trainer:
         """Drop traces made before all attributes were known that calls set: they may read them."""
         if self._places is not self.noted.places:
             self._places = self.noted.places
-            self._notes = [(i, names) for i, names in enumerate(self.noted.of(self.module)) if names]
+            self._set = [(i, names) for i, names in enumerate(self.noted.of(self.module)) if names]
             self.forget()
 
     def forget(self) -> None:
@@ -186,7 +193,7 @@ class Trainer:
 
     def _same_attributes(self, modules: Sequence[torch.nn.Module]) -> bool:
         try:
-            kept = (settle(vars(modules[i]), self._attributes[i], names) for i, names in self._notes)
+            kept = (settle(vars(modules[i]), self._attributes[i], names) for i, names in self._set)
             return all(kept) and bool(self._attributes == _without_mode(vars(m) for m in modules))
         except Exception:  # an attribute that does not compare, such as a tensor, is another one
             return False

@@ -93,4 +93,5 @@ def _question(name: str, args: Any, kwargs: Any) -> Any:
         return None
     if name in NUMBERS and (tensor.is_floating_point() or tensor.is_complex()):
         return None
-    return (tensor.reshape(()) != 0) if name in TRUTHS else tensor.reshape(())
+    # A copy: the forward may write to the tensor later.
+    return (tensor.reshape(()) != 0) if name in TRUTHS else tensor.reshape(()).clone()
