@@ -1,10 +1,10 @@
 """Padding: a constant, or elements of the input, around it; negative sizes crop."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bslite.errors import SpecError, UnsupportedError
+from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops.core import Attr, Attrs, Kind, Op, ParamShapes, RowMap, Shape, case, holds
 from bslite.ops.values import Applied, Gradients, Value
@@ -16,6 +16,40 @@ def _pads(value: Any) -> tuple[int, ...]:
     if len(pads) % 2:
         raise ValueError("expected (before_0, ..., after_0, ...), one of each per axis")
     return pads
+
+
+def _sources(mode: str, size: int, places: Iterable[int]) -> list[int]:
+    """The elements of an axis of so many that stand at ``places``, some outside it."""
+    if mode == "wrap":
+        return [i % size for i in places]
+    if mode == "reflect":
+        return [min(abs(i), 2 * (size - 1) - abs(i)) for i in places]
+    return [min(max(i, 0), size - 1) for i in places]
+
+
+def _put_back(grad: Value, axis: int, size: int, sources: Sequence[int]) -> Value:
+    """The sum of ``grad``, along an axis, at the elements that it comes from: run by run of ``sources``, each
+    forwards, backwards or at one element.
+    """
+    total, start = None, 0
+    while start < len(sources):
+        stop = start + 1
+        step = sources[stop] - sources[start] if stop < len(sources) else 1
+        if abs(step) > 1:
+            step = 1
+        while stop < len(sources) and sources[stop] - sources[stop - 1] == step:
+            stop += 1
+        run, first = grad.sliced(axis, start, stop), min(sources[start], sources[stop - 1])
+        if not step:
+            run = run.sum(axis, keepdim=True)
+        elif step < 0:
+            run = run.op("slice", axis=axis, start=-1, step=-1)
+        before = [first if a == axis else 0 for a in range(len(grad.shape))]
+        after = [size - first - run.shape[axis] if a == axis else 0 for a in range(len(grad.shape))]
+        run = run.padded(before, after)
+        total, start = run if total is None else total + run, stop
+    assert total is not None
+    return total
 
 
 class Pad(Op):
@@ -56,10 +90,16 @@ class Pad(Op):
         return tuple(before + d + after for d, before, after in zip(x, pads[:rank], pads[rank:], strict=True))
 
     def vjp(self, at: Applied, grad: Value) -> Gradients:
-        if at.attrs["mode"] != "constant":
-            raise UnsupportedError(f"op 'pad' has no gradient for mode {at.attrs['mode']!r}")
-        pads, rank = [-n for n in at.attrs["pads"]], len(grad.shape)
-        return {0: grad.padded(pads[:rank], pads[rank:])}
+        (x,), mode, rank = at.inputs, at.attrs["mode"], len(grad.shape)
+        pads = at.attrs["pads"]
+        if mode == "constant":
+            return {0: grad.padded([-n for n in pads[:rank]], [-n for n in pads[rank:]])}
+        for axis in range(rank):
+            if pads[axis] or pads[axis + rank]:
+                size = x.shape[axis]
+                sources = _sources(mode, size, range(-pads[axis], size + pads[axis + rank]))
+                grad = _put_back(grad, axis, size, sources)
+        return {0: grad}
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         pads = attrs["pads"]

@@ -44,7 +44,6 @@ PARTLY = [
     "gru_steps",
     "lstm",
     "lstm_steps",
-    "pad",
     "scatter_elements",
     "scatter_nd",
 ]
@@ -70,7 +69,7 @@ def lacks(op: Op, spec: ModelSpec) -> bool:
         return bool(attrs["keeps"])
     if op.name == "gather_nd":
         return bool(attrs["batch_dims"])
-    return attrs["mode"] != "constant" if op.name == "pad" else attrs["reduction"] not in ("none", "add")
+    return attrs["reduction"] not in ("none", "add")
 
 
 def torchs(op: Op, spec: ModelSpec, given: list[Array], seed: Array, wrt: list[str]) -> dict[str, Array]:
