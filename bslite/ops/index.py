@@ -181,8 +181,18 @@ class ScatterND(Indexing):
 
 
 def _scattered(op: str, at: Applied, grad: Value, gather: str, **attrs: Any) -> Gradients:
-    """The gradients of putting; where updates meet, each gets that of the place, as in torch."""
+    """The gradients of putting; where updates meet, each gets that of the place, as in torch. Of the largest
+    or smallest, all that are it share.
+    """
     reduction, indices = at.attrs["reduction"], at.inputs[1]
+    if reduction in ("max", "min"):
+        x, _, updates = at.inputs
+        kept = x.op("equal", at.output)
+        put = updates.op("equal", at.output.op(gather, indices, **attrs))
+        here, there = (hit.op("cast", to="float32") for hit in (kept, put))
+        counts = here.op(op, indices, there, **{**at.attrs, "reduction": "add"})
+        share = grad / counts
+        return {0: kept.where(share, 0.0), 2: put.where(share.op(gather, indices, **attrs), 0.0)}
     if reduction not in ("none", "add"):
         raise UnsupportedError(f"op {op!r} has no gradient for reduction {reduction!r}")
     picked = grad.op(gather, indices, **attrs)

@@ -69,7 +69,7 @@ def lacks(op: Op, spec: ModelSpec) -> bool:
         return bool(attrs["keeps"])
     if op.name == "gather_nd":
         return bool(attrs["batch_dims"])
-    return attrs["reduction"] not in ("none", "add")
+    return attrs["reduction"] == "mul"
 
 
 def torchs(op: Op, spec: ModelSpec, given: list[Array], seed: Array, wrt: list[str]) -> dict[str, Array]:
