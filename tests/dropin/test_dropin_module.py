@@ -1,5 +1,6 @@
 """A module made by `bslite.optimize` is the one it was made from, but for its speed."""
 
+import contextvars
 import copy
 import inspect
 import io
@@ -106,15 +107,18 @@ def test_a_hook_on_a_layer_inside_keeps_being_called(net: Any) -> None:
 
 
 def test_a_hook_that_notes_what_the_call_returns_is_traced(net: Any) -> None:
-    noted: list[Any] = []
+    notes: contextvars.ContextVar[list[Any]] = contextvars.ContextVar("notes")
 
     class Noting(Net):
         def forward(self, x: Any) -> Any:
-            noted.clear()
-            return super().forward(x), tuple(noted)
+            token = notes.set([])
+            try:
+                return super().forward(x), tuple(notes.get())
+            finally:
+                notes.reset(token)
 
     def note(module: Any, args: Any, out: Any) -> None:
-        noted.append(out)
+        notes.get().append(out)
 
     note.__module__ = "transformers.utils.output_capturing"
     net = Noting().eval()

@@ -197,8 +197,10 @@ def test_nothing_is_collected_while_a_module_is_prepared(monkeypatch: pytest.Mon
     monkeypatch.setattr(constants, "make", lambda *a: (packing.append(gc.isenabled()), make(*a))[1])
 
     class Looks(Asks):
+        look = staticmethod(seen.append)  # where nobody follows it
+
         def forward(self, x: Any) -> Any:
-            seen.append(gc.isenabled())
+            self.look(gc.isenabled())
             return super().forward(x)
 
     fast = wrapped(Looks())
