@@ -20,16 +20,6 @@ def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 3))
 
 
-class Reversed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        return -grad
-
-
 def hooks(m: Any, x: Tensor) -> Tensor:
     h = m.a(x)
     h.register_hook(lambda grad: grad * 3)
@@ -72,7 +62,6 @@ def averaged(m: Any, x: Tensor) -> Tensor:
 
 
 LEFT = {
-    "torch.autograd.Function Reversed": lambda m, x: m.b(Reversed.apply(m.a(x))),
     "its forward checkpoints": lambda m, x: m.b(checkpoint(m.a, x, use_reentrant=False)),
     "torch.autograd.Function CheckpointFunction": lambda m, x: m.b(checkpoint(m.a, x, use_reentrant=True)),
     "puts hooks on tensors": hooks,

@@ -1,7 +1,8 @@
 """What a forward does while it is traced that gradients or later calls show, but not the traced graph.
 
-An export follows operations. It forgets the backward pass of a ``torch.autograd.Function``, hooks on tensors
-and on what is saved (checkpoints), and takes numbers of Python's generators for constants.
+An export follows operations. It forgets hooks on tensors and on what is saved (checkpoints), and takes
+numbers of Python's generators for constants. A ``torch.autograd.Function`` with plain arguments is kept as one
+operation (`bslite.frontends.torch.opaque`).
 """
 
 import random
@@ -9,10 +10,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.opaque import called
 
 #: Functions that torch makes for operators with a registered backward pass, which graphs hold as such.
 GENERATED = "GeneratedBackwardFor_"
@@ -73,6 +75,9 @@ def _watched(original: Any, text: str) -> Any:
     def said(first: Any, *args: Any, **kwargs: Any) -> Any:
         noticed = getattr(_here, "noticed", None)
         if noticed is not None and not getattr(first, "__name__", "").startswith(GENERATED):
+            made = called(partial(inner, first), args) if isinstance(original, classmethod) else None
+            if made is not None:
+                return made
             noticed.append(text.format(cls=first))
         return inner(first, *args, **kwargs)
 
