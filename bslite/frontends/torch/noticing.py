@@ -1,7 +1,7 @@
 """What a forward does while it is traced that gradients or later calls show, but not the traced graph.
 
-An export follows operations. It forgets hooks on tensors and on what is saved (checkpoints), and takes
-numbers of Python's generators for constants. A ``torch.autograd.Function`` with plain arguments is kept as one
+An export follows operations. It forgets hooks on tensors and on what is saved (checkpoints); it takes
+numbers of Python's generators for constants. A ``torch.autograd.Function`` of plain arguments is kept as one
 operation (`bslite.frontends.torch.opaque`).
 """
 
