@@ -11,6 +11,8 @@ import bslite
 from bslite import ModelSpec, reference
 from bslite.kernels.contracts.cpu.gemm import Conv
 from bslite.machine import Machine
+from bslite.passes import simplify
+from bslite.plan import build_plan
 from bslite.plan.cpu.tiling import line_length, line_tiling, max_rows
 from bslite.plan.cpu.tuning import Banding, Tuning
 
@@ -113,3 +115,32 @@ def test_windows_far_beyond_the_image_have_the_bits_of_the_whole_in_bands(axis: 
     weight = noise(*kernel, scale=0.1)
     y = net("conv2d", "conv", y, weight=weight, dilation=[max(1, d) for d in far], padding=[*far, *far])
     check(net.build(y), noise(*shape))
+
+
+@pytest.mark.parametrize(
+    ("filters", "stride", "residual"),
+    [((20, 24, 5, 1, 1), 1, True), ((70, 24, 5, 1, 1), 2, False), ((20, 24, 3, 1, 3), 1, False)],
+    ids=str,
+)
+def test_planes_are_computed_strip_by_strip(filters: tuple[int, ...], stride: int, residual: bool) -> None:
+    """Where filters reach over several planes, whose lines are to be near when the next plane's are computed."""
+    shape = (2, 24, 6, 76, 202)
+    g = Graph()
+    x = g.input("x", shape)
+    pads = (filters[2] // 2, 0, 0)
+    y = g(
+        "conv3d",
+        "conv",
+        x,
+        weight=noise(*filters),
+        bias=noise(filters[0]),
+        stride=(stride, 1, 1),
+        padding=pads,
+    )
+    if residual:
+        y = g("add", "sum", y, g("conv3d", "other", x, weight=noise(filters[0], 24, 1, 1, 1)))
+    spec = g.build(g("relu", "act", y))
+    plan = build_plan(simplify(spec), [shape], Machine(threads=2))
+    strips = [s.record.strips for s in plan.steps if isinstance(s.record, Conv)]
+    assert max(strips) > 1
+    check(spec, noise(*shape))

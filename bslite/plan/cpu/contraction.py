@@ -16,6 +16,7 @@ from bslite.plan.cpu.packing import Pack
 from bslite.plan.cpu.reduction import Reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import (
+    Items,
     LineTiling,
     across_tiling,
     choose_items,
@@ -115,6 +116,7 @@ def contraction(
     panel: int = 0,
     dots: bool = False,
     across: bool = False,
+    deep: int = 1,
 ) -> None:
     """Append one "conv" step over ``size``, and another one over the rest, if there is one.
 
@@ -124,7 +126,7 @@ def contraction(
     leave the image, if any. ``bias``: in panels, a constant or a value, in place of the layer's. ``planes``:
     where lines are those of several planes. ``recipe``, ``how``: what packs the parameter. ``panel``: the
     registers of a panel, if they are given. ``dots``: x and weights are cells of two bfloat16. ``across``:
-    lanes run along the sum.
+    lanes run along the sum. ``deep``: for filters of so many planes and of one row, else 1.
     """
     images, lines, pixels, rest = size
     machine = b.machine
@@ -144,6 +146,14 @@ def contraction(
         4 * lines * max(abs(xl), pixels * abs(xc)), panel_bytes * tiling.panels * groups,
         4 * lines * pixels * channels,
     )  # fmt: skip
+    planes = planes or Planes(lines)
+    strips = 1
+    if deep > 1:
+        line_bytes = 4 * deep * max(abs(xl), pixels * abs(xc))
+        strips = _strips(machine, planes.lines, line_bytes, panel_bytes * tiling.panels * groups)
+    if strips > 1:
+        band_lines = planes.lines // strips
+        items = Items(band_lines, lines // band_lines, tiling.panels * groups, 1, False)
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
@@ -164,7 +174,6 @@ def contraction(
         how_bias = {"channels": channels, "lanes": machine.lanes, "groups": groups}
         biases = Operand(bias or b.const("bias_panels", *([own] if own else []), **how_bias), 0)
     table = b.const("offsets", values=[4 * o for o in terms.offsets])
-    planes = planes or Planes(lines)
     record = Conv(
         x, y.start, residual.start if residual is not None else y.start, weights, biases,
         Operand(table, 0), has_residual=int(residual is not None),
@@ -173,7 +182,7 @@ def contraction(
         images=images, lines=lines, **items._asdict(), panels=tiling.panels * groups,
         taps=len(terms.offsets), chunk_taps=terms.chunk_taps, depth=terms.depth,
         **clipped.by_tiles(max_rows(machine, tiling.width))._asdict(), plane_lines=planes.lines,
-        x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
+        strips=strips, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=4 * terms.size * machine.lanes * tiling.registers,
         width=tiling.width, tail_vecs=tiling.tail,
@@ -193,8 +202,19 @@ def contraction(
             part_of(y, after, channels, geometry["y"], moved["y"]),
             residual and replace(residual, offset=residual.offset + moved["r"]), after, geometry, terms,
             channels, halo_reads, groups, group_depth, pack, clipped.after(planes.lines), bias,
-            planes._replace(lines=1), recipe, how, tiling.width, dots, across,
+            planes._replace(lines=1), recipe, how, tiling.width, dots, across, deep,
         )  # fmt: skip
+
+
+def _strips(machine: Machine, lines: int, line_bytes: int, weight_bytes: int) -> int:
+    """Into how many strips a plane of so many lines is cut, so that those of the planes that a filter reads
+    fit L2, beside the weights, and are near when the next plane's are computed; 1 if they do not fit, or
+    whole planes do. ``line_bytes``: what all these planes have of a line.
+    """
+    room = machine.l2 - weight_bytes
+    if lines * line_bytes <= room or line_bytes > room:
+        return 1
+    return next(n for n in range(2, lines + 1) if lines % n == 0 and lines // n * line_bytes <= room)
 
 
 def part_of(y: View, size: Lines, channels: int, strides: tuple[int, int, int], at: int = 0) -> View:

@@ -211,6 +211,6 @@ def _only_cells(b: CpuBuilder, step: CpuStep) -> tuple[Conv | Depthwise, int]:
     line = pixels * col if in_parts else 0
     made = replace(
         record, y=stored.cells, stored=stored, y_image=0, y_plane=4 * line * record.plane_lines,
-        y_line=4 * line, y_col=4 * col,
+        y_line=4 * line, y_col=4 * col, strips=1,
     )  # fmt: skip
     return made, 0 if direct and not in_parts else pixels * col + line * (record.band_lines - 1) + lanes

@@ -73,7 +73,8 @@ class Conv(StepRecord, kernel="conv"):
     them at a time. Where lanes run along the sum, the weights of a tap have ``across_bytes``, else that is 0.
     ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are inside. Where rows
     in planes, or columns, are left out, too, no sum of ``chunk_taps`` spans two planes, or taps. Lines are
-    those of all planes of a volume, ``plane_lines`` each.
+    those of all planes of a volume, ``plane_lines`` each; they are numbered strip by strip, where a plane is
+    cut into ``strips``: the first strip of each plane, then the second of each.
     """
 
     x: Operand
@@ -109,6 +110,7 @@ class Conv(StepRecord, kernel="conv"):
     plane_rows: PlaneRows
     columns: Columns
     plane_lines: int
+    strips: int
     x_plane: int
     y_plane: int
     residual_plane: int

@@ -68,6 +68,7 @@ def conv(step, bases, item, scratch):
     start, row_step, dilation, rows = s.start, s.row_step, s.row_dilation, s.rows
     row_taps, filter_rows, plane_lines, clip_planes = s.row_taps, s.filter_rows, s.plane_lines, s.clip_planes
     x_plane, y_plane, r_plane = s.x_plane, s.y_plane, s.residual_plane
+    strips, strip_lines, strip_total = s.strips, plane_lines // s.strips, s.lines // s.strips
     has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
     cells_plane, cells_line, cells_col, by_tile = s.cells_plane, s.cells_line, s.cells_col, s.cells_by_tile
     flag = s.flag
@@ -102,7 +103,11 @@ def conv(step, bases, item, scratch):
             fetched = ahead + count * tap_bytes
             share = count * (depth // UNROLL) * PREFETCHES * 64
             for number in range(first_line, last_line):
-                plane, line = number // plane_lines, number % plane_lines
+                if strips > 1:
+                    strip, nth_line = number // strip_total, number % strip_total
+                    plane, line = nth_line // strip_lines, strip * strip_lines + nth_line % strip_lines
+                else:
+                    plane, line = number // plane_lines, number % plane_lines
                 from_tap, used = tap, count
                 if row_taps:
                     row = plane if clip_planes else line

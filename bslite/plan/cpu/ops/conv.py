@@ -196,7 +196,8 @@ def convolve(
         group_depth=filters.group_depth if filters.groups > 1 else 0, halo_reads=x,
         clipped=Clipped(inside, row_taps, depth.taps if by_planes else rows.taps, at_rows, at_columns),
         planes=Planes(size.lines // d, **between) if d > 1 else None,
-        recipe=recipe, how=how_of(window, filters), dots=filters.dots, **({"across": True} if across else {}),
+        deep=depth.taps if d > 1 and rows.taps == 1 else 1, recipe=recipe,
+        how=how_of(window, filters), dots=filters.dots, **({"across": True} if across else {}),
         **({"pack": given, "bias": bias_of(b, layer, filters.groups)} if weights else {}),
     )  # fmt: skip
 
