@@ -123,20 +123,13 @@ def test_windows_far_beyond_the_image_have_the_bits_of_the_whole_in_bands(axis: 
     ids=str,
 )
 def test_planes_are_computed_strip_by_strip(filters: tuple[int, ...], stride: int, residual: bool) -> None:
-    """Where filters reach over several planes, whose lines are to be near when the next plane's are computed."""
+    """Where filters reach over several planes, so that their lines are near when the next is computed."""
     shape = (2, 24, 6, 76, 202)
     g = Graph()
     x = g.input("x", shape)
+    params = {"weight": noise(*filters), "bias": noise(filters[0])}
     pads = (filters[2] // 2, 0, 0)
-    y = g(
-        "conv3d",
-        "conv",
-        x,
-        weight=noise(*filters),
-        bias=noise(filters[0]),
-        stride=(stride, 1, 1),
-        padding=pads,
-    )
+    y = g("conv3d", "conv", x, **params, stride=(stride, 1, 1), padding=pads)
     if residual:
         y = g("add", "sum", y, g("conv3d", "other", x, weight=noise(filters[0], 24, 1, 1, 1)))
     spec = g.build(g("relu", "act", y))
