@@ -52,7 +52,7 @@ class Noted:
         return list(names.values())
 
 
-class Any_:
+class Anything:
     """What any value of a noted attribute is equal to."""
 
     def __eq__(self, other: object) -> bool:
@@ -61,7 +61,7 @@ class Any_:
     __hash__ = None  # type: ignore[assignment]
 
 
-ANY = Any_()
+ANY = Anything()
 
 
 def settle(present: dict[str, Any], seen: dict[str, Any], names: Iterable[str]) -> bool:
