@@ -184,8 +184,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     graph = Graph(program)
     assert traced.results is not None
     grown, results, whole = growing.symbols(graph, terms.grows), traced.results, not _writing(graph)
-    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown)
-    found.answers = tuple(terms.answers or ())
+    answers = tuple(terms.answers or ())
+    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=answers)
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))
     if free and plain_inputs(program):

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import enum
 import types
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -248,19 +249,25 @@ def copied(value: Any, depth: int = 4) -> Any:
         return type(value)([copied(v, depth - 1) for v in value])
     if type(value) is dict and depth:
         return {k: copied(v, depth - 1) for k, v in value.items()}
-    return set(value) if type(value) is set else value
+    if type(value) in (OrderedDict, defaultdict) and depth:
+        made = copy.copy(value)
+        made.update({k: copied(v, depth - 1) for k, v in value.items()})
+        return made
+    return copy.copy(value) if type(value) in (set, deque) else value
 
 
 def same(before: Any, after: Any) -> bool:
     """Whether what `copied` has kept is as it was: tensors by identity, anything else by its value."""
     if before is after:
         return True
-    if type(before) is not type(after) or isinstance(before, torch.Tensor) or hasattr(before, "__dict__"):
-        return False  # of objects, which may hold traced tensors, nothing is compared
-    if isinstance(before, (list, tuple)):
+    if type(before) is not type(after) or isinstance(before, torch.Tensor):
+        return False
+    if isinstance(before, (list, tuple, deque)):
         return len(before) == len(after) and all(map(same, before, after))
-    if isinstance(before, dict):
+    if type(before) in (dict, OrderedDict, defaultdict):
         return list(before) == list(after) and all(same(before[k], after[k]) for k in before)
+    if hasattr(before, "__dict__"):
+        return False  # of objects, which may hold traced tensors, nothing is compared
     try:
         return bool(before == after)
     except Exception:  # what does not compare is another one

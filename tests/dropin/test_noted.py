@@ -7,6 +7,7 @@ import threading
 import time
 import types
 import weakref
+from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -176,6 +177,7 @@ class Stateful(nn.Module):
         self.line, self.step = nn.Linear(8, 8), step
         self.n, self.log, self.table, self.mean = 1, [], {}, None
         self.held = types.SimpleNamespace(n=0)
+        self.ordered, self.several, self.recent = OrderedDict(), defaultdict(list), deque(maxlen=4)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.step(self, self.line(x))
@@ -194,6 +196,13 @@ def appends(m: Any, y: Tensor) -> Tensor:
 def fills(m: Any, y: Tensor) -> Tensor:
     m.table[len(m.table)] = y
     return y + len(m.table)
+
+
+def fills_another(m: Any, y: Tensor) -> Tensor:
+    m.ordered["y"] = y
+    m.several["y"].append(1)
+    m.recent.append(1)
+    return y + len(m.several["y"]) + len(m.recent)
 
 
 def averages(m: Any, y: Tensor) -> Tensor:
@@ -256,6 +265,7 @@ STATES = (
     counts,
     appends,
     fills,
+    fills_another,
     averages,
     asks_whether,
     asks_what_kind,
@@ -277,6 +287,8 @@ def test_what_a_later_call_reads_is_torchs(step: Any) -> None:
             assert len(fast.log) == len(net.log)
             assert fast.table.keys() == net.table.keys()
             assert fast.held.n == net.held.n
+            assert fast.ordered.keys() == net.ordered.keys()
+            assert (fast.several, fast.recent) == (net.several, net.recent)
 
 
 def test_a_number_of_the_class_is_state() -> None:
