@@ -13,7 +13,7 @@ from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import Terms, capture, capture_of_values, has_few, shares_memory
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
-from bslite.dropin.noted import Noted
+from bslite.dropin.noted import Noted, untouched
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.signature import Key, kind
 from bslite.dropin.structure import Structure
@@ -170,7 +170,9 @@ class Kinds:
             return InTorch(self.left, inner=True)
         arguments = Structure((args, kwargs), _is_tensor, empty=True)
         try:
-            blueprint = self._blueprint(arguments, args, kwargs, free and _batched(tensors), grows, decided)
+            with untouched(self.module):
+                batched = free and _batched(tensors)
+                blueprint = self._blueprint(arguments, args, kwargs, batched, grows, decided)
             if self.options.inner and shares_memory(blueprint.capture):
                 return InTorch(reasons.SHARES)
         except UnsupportedError as e:

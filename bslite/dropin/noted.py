@@ -6,7 +6,8 @@ place of each such attribute, says which of them the forward reads before it wri
 """
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -167,6 +168,22 @@ class Notes:
                 else:
                     del present[name]
         return dict(sorted(found.items()))
+
+
+@contextmanager
+def untouched(module: torch.nn.Module) -> Iterator[None]:
+    """Have ``module`` as it is afterwards: a function in the place of a layer's forward may know the module
+    itself, and not what is traced in its place.
+
+    Raises UnsupportedError where it was changed.
+    """
+    notes = Notes(module)
+    try:
+        yield
+    finally:
+        changed = notes.changes()
+    if changed:
+        raise UnsupportedError(f"{CHANGES} ({place_name(*min(changed))})")
 
 
 def place_name(path: str, name: str) -> str:

@@ -554,3 +554,29 @@ def test_a_note_dies_with_the_next(training: bool) -> None:
         fast.extra = None
         gc.collect()
     assert last() is None
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_function_that_knows_the_module_itself(training: bool) -> None:
+    """In the place of a layer's forward, as tools that look at activations put it."""
+
+    def spied() -> Any:
+        torch.manual_seed(0)
+        net: Any = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)).train(training)
+        layer, forward = net[0], net[0].forward
+
+        def spy(x: Tensor) -> Tensor:
+            layer.seen = forward(x)
+            return layer.seen
+
+        layer.forward = spy
+        return net
+
+    net, own = spied(), spied()
+    fast = bslite.optimize(own, fallback="silent", tune=False)
+    with torch.set_grad_enabled(training):
+        for _ in range(3):
+            x = R(4, 8)
+            torch.testing.assert_close(fast(x), net(x))
+            assert type(own[0].seen) is Tensor
+            torch.testing.assert_close(own[0].seen, net[0].seen)

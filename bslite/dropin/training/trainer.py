@@ -15,7 +15,7 @@ from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import Terms
 from bslite.dropin.inside import CALL
 from bslite.dropin.making import making
-from bslite.dropin.noted import Noted, Place, settle
+from bslite.dropin.noted import Noted, Place, settle, untouched
 from bslite.dropin.options import Options
 from bslite.dropin.partition import Part, partition
 from bslite.dropin.reasons import CHANGES, DISTRIBUTED, FAULT, GIVEN, SLOWER, WAITS, distributed
@@ -211,7 +211,8 @@ class Trainer:
     def _trained(self, arguments: Structure, shapes: Shapes) -> Trained:
         if distributed(self.module):
             raise UnsupportedError(DISTRIBUTED)
-        captured, effects = capture(self.module, arguments, self.name, Terms(noted=self.noted.places))
+        with untouched(self.module):
+            captured, effects = capture(self.module, arguments, self.name, Terms(noted=self.noted.places))
         self.noted.add(captured.results.noted)
         self._follow()
         graph = captured.graph
