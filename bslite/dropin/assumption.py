@@ -34,12 +34,16 @@ class Assumption:
         """Whether too many calls got other answers."""
         return self._left < 0
 
+    def departed(self) -> Departed:
+        """The error of a call that gets others, which counts it."""
+        self._left -= 2
+        return Departed(often=False)
+
     def results(self, made: Sequence[Any]) -> Sequence[Any]:
         """What a graph gives, without the answers at its end. Raises Departed if those are others."""
         results, asked = made[: -len(self.answers)], made[-len(self.answers) :]
         if tuple(x.item() for x in asked) != self.answers:
-            self._left -= 2
-            raise Departed(often=False)
+            raise self.departed()
         self._left = min(self._left + 1, MOST)
         return results
 
@@ -59,7 +63,6 @@ class Assumption:
                     torch.set_rng_state(before)
                 if isinstance(e, BsliteError):
                     raise
-                self._left -= 2
-                raise Departed(often=False) from e
+                raise self.departed() from e
 
         return run

@@ -228,13 +228,10 @@ class Executable:
         """The function from tensors of these shapes and strides, and the objects that hold some of them, to
         the forward's result.
         """
-        results, holders, assumption = (
-            self.blueprint.capture.results,
-            self._holders,
-            self.blueprint.assumption,
-        )
+        blueprint, holders = self.blueprint, self._holders
+        results, assumption = blueprint.capture.results, blueprint.assumption
         graph = self._graph(tensors)
-        if self.blueprint.direct == (list(range(len(tensors))), [0]) and results.single:
+        if blueprint.direct == (list(range(len(tensors))), [0]) and results.single:
             return lambda given, objects: graph(given)[0]
         checked = graph if assumption is None else assumption.checked(graph)
         return lambda given, objects: results.build(checked(given), objects, holders)

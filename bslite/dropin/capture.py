@@ -12,13 +12,13 @@ import torch
 
 from bslite.dropin import growing
 from bslite.dropin.making import check_made, is_making
-from bslite.dropin.noted import CHANGES, Place
+from bslite.dropin.noted import Place
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Returned, Structure
-from bslite.dropin.traced import Traced
+from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing
-from bslite.frontends.torch.asking import Asking, answers_of
+from bslite.frontends.torch.asking import Asking
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.capture import failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.checks import check_module
@@ -173,9 +173,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
                 if enquires(e) and (made := _of_values(module, arguments, name, terms, any(axes))):
                     return made
                 raise failure(traced.twin, name, e) from e
-    if more := traced.unwatched(name):
-        if terms.before:
-            raise UnsupportedError(f"model {name!r}: {CHANGES}")
+    if more := traced.unwatched(name, bool(terms.before)):
         return capture(module, arguments, name, terms.watching(more, program))
     traced.check_notes(str(program.graph), terms.before, name, tensors)
     check_made(module, program.constants.values(), name)
@@ -184,8 +182,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     graph = Graph(program)
     assert traced.results is not None
     grown, results, whole = growing.symbols(graph, terms.grows), traced.results, not _writing(graph)
-    answers = tuple(terms.answers or ())
-    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=answers)
+    told = tuple(terms.answers or ())
+    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=told)
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))
     if free and plain_inputs(program):
@@ -210,13 +208,12 @@ def _of_values(
     made = None
     if terms.known is None and not free:
         made = capture_of_values(module, arguments, name, terms.noted)
-    if made is None and terms.answers is None:
-        asking = Asking()
-        traced = Traced(shell_of(module), arguments, asking=asking)
-        if answers := answers_of(traced.twin, asking, [x.detach() for x in arguments.leaves]):
-            with suppress(UnsupportedError):  # the trace without them says why
-                made = capture(module, arguments, name, replace(terms, answers=answers))
-    return made
+    if made is not None or terms.answers is not None:
+        return made
+    if told := answers(module, arguments, [x.detach() for x in arguments.leaves]):
+        with suppress(UnsupportedError):  # the trace without them says why
+            return capture(module, arguments, name, replace(terms, answers=told))
+    return None
 
 
 def capture_of_values(

@@ -57,8 +57,9 @@ class Structure:
         self.objects: list[Any] = []
         self._is_leaf, self._depth, self._empty = is_leaf, 0, empty
         self._places = {id(x): i for i, x in enumerate(known)}
-        self._shared: set[int] = set()  # ids of containers that have been read
+        self._shared: dict[int, Any] = {}  # containers that have been read, alive while others are, by id
         self._build = self._read(value)
+        self._shared = {}
         self.single = is_leaf(value)
 
     def build(self, leaves: Iterable[Any], known: Sequence[Any] = ()) -> Any:
@@ -94,11 +95,12 @@ class Structure:
             return lambda leaves, made: set(value) if type(value) is set else value
         children, spec = pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
         builds = [self._read(child) for child in children]
-        self._shared.add(key)
+        self._shared[key] = value
+        size = type(value) is torch.Size
 
         def rebuild(leaves: Iterator[Any], made: Objects) -> Any:
             inner = [build(leaves, made) for build in builds]
-            new = torch.Size(inner) if type(value) is torch.Size else pytree.tree_unflatten(inner, spec)
+            new = torch.Size(inner) if size else pytree.tree_unflatten(inner, spec)
             made.shared[key] = new
             return new
 
@@ -115,7 +117,7 @@ class Structure:
         if opened:
             self._depth -= 1
         else:
-            self._shared.add(key := id(value))
+            self._shared[key := id(value)] = value
 
         def rebuild(leaves: Iterator[Any], made: Objects) -> Any:
             new = copy.copy(shell)

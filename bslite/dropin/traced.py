@@ -1,15 +1,17 @@
 """A module as torch.export is to see it: its forward takes and gives lists of tensors."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from bslite.dropin.noted import CHANGES, VARIES, Accesses, Notes, Place, agree, place_name, watch
+from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.surroundings import Surroundings
 from bslite.errors import UnsupportedError
-from bslite.frontends.torch.asking import Asking
+from bslite.frontends.torch.asking import Asking, answers_of
 from bslite.frontends.torch.faithful import apart, aside, copied
 
 LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
@@ -67,15 +69,16 @@ class Traced:
         for path in {path for path, _ in noted} & layers.keys():
             watch(layers[path], path, noted, accesses)
 
-    def unwatched(self, name: str) -> frozenset[Place]:
+    def unwatched(self, name: str, again: bool) -> frozenset[Place]:
         """The attributes that the forward notes and that were not watched: another trace has to tell whether
-        it reads them.
+        it reads them. ``again``: this trace is such a one.
 
         Raises UnsupportedError if calls depend on those before.
         """
-        if self._fault:
-            raise UnsupportedError(f"model {name!r}: {self._fault}")
-        return frozenset(self._notes) - self._noted
+        found = frozenset(self._notes) - self._noted
+        if self._fault or (found and again):
+            raise UnsupportedError(f"model {name!r}: {self._fault or CHANGES}")
+        return found
 
     def check_notes(
         self, graph: str, before: str, name: str, tensors: tuple[torch.Tensor, ...], gradients: bool = False
@@ -97,3 +100,11 @@ class Traced:
         self._notes, self.results = traced, results
         if not alike or (before and graph != before) or LOOKS & self._around.names:
             raise UnsupportedError(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
+
+
+def answers(
+    module: torch.nn.Module, arguments: Structure, tensors: Sequence[torch.Tensor], gradients: bool = False
+) -> Sequence[bool | int]:
+    """What a module's forward is answered in eager mode when it asks for values; none if it fails."""
+    asking = Asking()
+    return answers_of(Traced(shell_of(module), arguments, asking=asking).twin, asking, tensors, gradients)

@@ -1,6 +1,6 @@
 """A module's forward traced in training mode, and which of its operations bslite can run on torch's tape."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
@@ -10,12 +10,11 @@ from torch.fx import Node
 
 from bslite.dropin.capture import Capture, Terms, check_hooks, check_places
 from bslite.dropin.making import check_made
-from bslite.dropin.noted import CHANGES
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
-from bslite.dropin.traced import Traced
+from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch.asking import Asking, answers_of
+from bslite.frontends.torch.asking import Asking
 from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
 from bslite.frontends.torch.capture import failure, trace
@@ -56,13 +55,14 @@ def capture(
         with saved_tensors_hooks(_same, _same), noticing() as noticed:  # the caller's own hooks see no trace
             program = trace(traced.twin, tensors, None, gradients=True)
     except Exception as e:
-        if asking is None and enquires(e) and (answers := _answers(module, arguments, tensors)):
+        if asking is None and enquires(e):
+            with saved_tensors_hooks(_same, _same):
+                told = answers(module, arguments, tensors, gradients=True)
             with suppress(UnsupportedError):  # the trace without them says why
-                return capture(module, arguments, name, replace(terms, answers=answers))
+                if told:
+                    return capture(module, arguments, name, replace(terms, answers=told))
         raise failure(traced.twin, name, e) from e
-    if more := traced.unwatched(name):
-        if terms.before:
-            raise UnsupportedError(f"model {name!r}: {CHANGES}")
+    if more := traced.unwatched(name, bool(terms.before)):
         return capture(module, arguments, name, terms.watching(more, program))
     with saved_tensors_hooks(_same, _same):
         traced.check_notes(str(program.graph), terms.before, name, tensors, gradients=True)
@@ -81,19 +81,9 @@ def capture(
     effects |= {n for n in graph.nodes if draws(n) and n not in graph.live}  # for those that draw after it
     graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
     assert traced.results is not None
-    answers = tuple(terms.answers or ())
-    made = Capture(graph, traced.twin, traced.results, "training", functional=True, answers=answers)
+    told = tuple(terms.answers or ())
+    made = Capture(graph, traced.twin, traced.results, "training", functional=True, answers=told)
     return made, effects
-
-
-def _answers(
-    module: torch.nn.Module, arguments: Structure, tensors: Sequence[torch.Tensor]
-) -> Sequence[bool | int]:
-    """What the forward is answered when it asks for values."""
-    asking = Asking()
-    traced = Traced(shell_of(module), arguments, asking=asking)
-    with saved_tensors_hooks(_same, _same):
-        return answers_of(traced.twin, asking, tensors, gradients=True)
 
 
 def _count_batches(shell: torch.nn.Module, module: torch.nn.Module) -> None:

@@ -84,16 +84,18 @@ class Trained:
             if assumption is not None:
                 made = assumption.results(made)
         except Exception as e:
-            if assumption is None and not isinstance(e, BsliteError):
+            if isinstance(e, BsliteError):
+                error = e
+            elif assumption is None:
                 raise
+            else:  # an operation refuses what the forward may not have given it
+                error = assumption.departed()
             with torch.no_grad():  # first: what torch saves for its backward pass is not to change any more
                 for tensor, value in kept:
                     tensor.copy_(value)
             if before is not None:
                 torch.set_rng_state(before)
-            if not isinstance(e, BsliteError):  # what an operation refuses the forward may not have given it
-                e = Departed(often=False)
-            return instead(e)
+            return instead(error)
         for hook, layer in self.making:
             hook(layer, ())
         return self.blueprint.capture.results.build(made, objects, self.holders)
