@@ -43,10 +43,11 @@ def optimize(
     torch's current stream). The original forward runs, with one warning, in training mode without gradients
     (if a layer asks for its mode), where gradients are needed in eval mode, under autocast, on several
     devices, on a device of another kind, and while another tool traces the module. A forward that cannot be
-    traced (it chooses by values, or changes the module) runs as it is, and its large layers are optimized
-    each for itself. Operations that
-    bslite has no op for run in torch inside the same graph; ``fallback`` says whether a warning lists them
-    (``"warn"``), nothing is said (``"silent"``), or UnsupportedError is raised (``"error"``). With ``tune``,
+    traced (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
+    layers are optimized each for itself. One that asks for truth values or whole numbers runs in bslite while
+    they are those of its first call. Operations that bslite has no op for run in torch inside the same graph;
+    ``fallback`` says whether a warning lists them (``"warn"``), nothing is said (``"silent"``), or
+    UnsupportedError is raised (``"error"``), as for calls with other such values. With ``tune``,
     a part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so
     that the same parts run in the same place every time. ``threads`` and ``precision`` as for `bslite.run`.
     `bslite.report` shows what runs where.
