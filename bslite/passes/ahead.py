@@ -7,7 +7,7 @@ Layers that read constants alone (tables of positions) make a constant.
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -71,12 +71,17 @@ def computed_ahead(draft: Draft, node: Node) -> bool:
 
 def _description(draft: Draft, node: Node, keys: Sequence[str]) -> tuple[str, list[Array]]:
     """What the node makes of the parameters ``keys``, in terms of the model's own, and these."""
+    return described([node.op, sorted(node.attrs.items()), tuple(node.params), len(node.inputs)], draft, keys)
+
+
+def described(said: object, draft: Draft, keys: Iterable[str]) -> tuple[str, list[Array]]:
+    """A digest of what is ``said`` of the parameters ``keys``, in terms of the model's own, and these."""
     leaves: list[Array] = []
-    said: list[object] = [node.op, sorted(node.attrs.items()), tuple(node.params), len(node.inputs)]
+    parts = []
     for key in keys:
         what, sources = draft.held(key) or ("", [draft.param(key)])
-        said.append((what, [_place(leaves, source) for source in sources]))
-    return hashlib.sha256(repr(said).encode()).hexdigest(), leaves
+        parts.append((what, [_place(leaves, source) for source in sources]))
+    return hashlib.sha256(repr((said, parts)).encode()).hexdigest(), leaves
 
 
 def _place(leaves: list[Array], source: Array) -> int:

@@ -42,3 +42,16 @@ def scaled_weight(node: Node, weight: Array, scale: Array) -> Array:
 def shifted_bias(params: Mapping[str, Array], scale: Array | float, shift: Array | float) -> Array | float:
     """``bias * scale + shift`` in float64, of the parameters' bias or of none."""
     return params["bias"].astype(np.float64) * scale + shift if "bias" in params else shift
+
+
+def batch_norm_scale_shift(params: Mapping[str, Array], eps: float) -> tuple[Array, Array]:
+    """A batch norm as ``y = x*scale + shift`` per channel, in float64 (arXiv 1502.03167, at inference)."""
+    var = params["running_var"].astype(np.float64)
+    mean = params["running_mean"].astype(np.float64)
+    scale = 1.0 / np.sqrt(var + eps)
+    if "weight" in params:
+        scale = scale * params["weight"].astype(np.float64)
+    shift = -mean * scale
+    if "bias" in params:
+        shift = shift + params["bias"].astype(np.float64)
+    return scale, shift

@@ -8,7 +8,8 @@ import numpy as np
 
 from bslite.cache import Derived
 from bslite.passes.attention import fuse_attention
-from bslite.passes.channels import scaled_weight, shifted_bias
+from bslite.passes.branches import one_branch
+from bslite.passes.channels import batch_norm_scale_shift, scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.passes.parts import attention_in_parts
@@ -25,19 +26,6 @@ def drop_identities(spec: ModelSpec) -> ModelSpec:
     """The model without dropouts, which are the identity at inference."""
     dropped = {n.name: n.inputs[0] for n in spec.nodes if n.op == "dropout"}
     return substitute(spec, dropped, {}, {}) if dropped else spec
-
-
-def batch_norm_scale_shift(params: Mapping[str, Array], eps: float) -> tuple[Array, Array]:
-    """A batch norm as ``y = x*scale + shift`` per channel, in float64 (arXiv 1502.03167, at inference)."""
-    var = params["running_var"].astype(np.float64)
-    mean = params["running_mean"].astype(np.float64)
-    scale = 1.0 / np.sqrt(var + eps)
-    if "weight" in params:
-        scale = scale * params["weight"].astype(np.float64)
-    shift = -mean * scale
-    if "bias" in params:
-        shift = shift + params["bias"].astype(np.float64)
-    return scale, shift
 
 
 def fold_batch_norms(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
@@ -103,7 +91,9 @@ def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool | None 
     ``derived`` keeps the parameters that are made of others, to share them with models of the same
     parameters. ``dots``: how the machine multiplies bytes (`choose_quads`).
     """
-    return fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
+    folded = fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
+    joined = one_branch(folded, derived)
+    return folded if joined is folded else fold_batch_norms(joined, derived)
 
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
