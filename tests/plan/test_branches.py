@@ -44,6 +44,13 @@ def test_names_and_the_batch_norm_behind_the_sum() -> None:
     assert simple.nodes[0].name == simple.outputs[0]
 
 
+def test_explain_says_whose_weights_are_added() -> None:
+    net, x = image()
+    y, z = conv(net, x, 8, 1, 1), conv(net, x, 8, 3, 3, padding=1)
+    table = bslite.explain(net.build(net("relu", net("add", y, z))), normal(2, 6, 5, 4), runs=2)
+    assert f"weights of {z} added to its own; relu in the store" in str(table)
+
+
 def test_terms_that_do_not_join_stay() -> None:
     net, x = image()
     y = net("add", net("add", conv(net, x, 6, 3, 3, padding=1), net("tanh", x)), net("exp", x))

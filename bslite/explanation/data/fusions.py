@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from bslite.explanation.data.stacking import Forecast
 from bslite.passes import Layer, fuse, readers, why_not_folded
+from bslite.passes.branches import LINEAR
 from bslite.plan import AnyPlan
 from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.views import View
@@ -94,8 +95,10 @@ def _holds(
     folded = [n for n in held if before[n].op == "batch_norm" and n not in in_store]
     folded = folded if layer.node.op != "batch_norm" else []
     said += [f"batch norm {n} folded into the weights" for n in folded]
+    joined = [n for n in held if before[n].op == layer.node.op in LINEAR and n not in layer.members][1:]
+    said += [f"weights of {n} added to its own" for n in joined]
     said += [f"dropout {n} dropped" for n in held if before[n].op == "dropout"]
-    plain = ("batch_norm", "dropout", "constant", layer.node.op)
+    plain = ("batch_norm", "dropout", "constant", layer.node.op, *(("add",) if joined else ()))
     own = [n for n in held if n == layer.node.name or n not in layer.members]
     written = list(dict.fromkeys(before[n].op for n in own if before[n].op not in plain))
     if written:
