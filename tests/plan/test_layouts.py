@@ -151,3 +151,38 @@ def test_the_order_of_a_sum_does_not_depend_on_where_axes_lie(op: str, axes: tup
         assert bslite.run(spec, data, threads=threads)[0].tobytes() == want.tobytes()
     alone = [bslite.run(spec, data[i : i + 1], threads=2)[0] for i in range(4)]
     assert np.concatenate(alone).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "order", "kernels"),
+    [
+        ((0, 4, 12, 70), (0, 1, 3, 2), ["copy"]),  # heads of pixels, channels last
+        ((0, 48, 70), (0, 2, 1), ["copy"]),  # tokens
+        ((0, 48, 10, 7), (0, 2, 3, 1), []),  # the image as it is
+        ((0, 4, 12, 70), (0, 1, 2, 3), ["copy", "transpose"]),  # pixels last
+        ((0, 12, 280), (0, 1, 2), ["copy", "transpose"]),  # pixels of several channels in a row
+    ],
+)
+def test_images_with_zeros_around_them_become_tokens(
+    sizes: tuple[int, ...], order: tuple[int, ...], kernels: list[str]
+) -> None:
+    """Lines have zeros beside them, as the depthwise filter wants. Copies are of whole lines, or by squares
+    of registers: lines of 7 pixels join before.
+    """
+    g = Graph()
+    x = g.input("x", ("N", 8, 10, 7), (2, 8, 10, 7))
+    image = g("conv2d", "image", x, weight=noise(48, 8, 1, 1))
+    near = g("conv2d", "near", image, weight=noise(48, 1, 3, 3), padding=1, groups=48)
+    tokens = g("permute", "tokens", g("reshape", "apart", image, shape=sizes), order=order)
+    flat = [g("flatten", f"{y}/flat", y) for y in (g("softmax", "softmax", tokens, axis=-1), near)]
+    spec = g.build(g("concat", "both", *flat, axis=1))
+    plan = build_plan(spec, [(2, 8, 10, 7)], detect(2), keep_values=True)
+    place, moved = plan.values["image"].buffer, []
+    for step in plan.steps:
+        if step.kernel in ("copy", "transpose") and step.reads[0].buffer == place:
+            moved.append(step)
+            place = step.writes[0].buffer
+    assert [step.kernel for step in moved] == kernels
+    assert all(step.record.run >= 16 for step in moved if step.kernel == "copy")
+    assert plan.values["tokens"].buffer == place
+    check(spec, noise(2, 8, 10, 7))

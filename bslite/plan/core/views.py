@@ -80,6 +80,20 @@ class View:
         strides = reshaped_strides(self.shape, self.strides, shape)
         return None if strides is None else View(self.buffer, self.offset, shape, strides)
 
+    @property
+    def closed_up(self) -> Shape | None:
+        """Strides of the same elements in the same order in memory, without gaps; None if some coincide or
+        run backwards.
+        """
+        order = sorted(range(len(self.shape)), key=lambda a: (-self.strides[a], a))
+        dense = contiguous(tuple(self.shape[a] for a in order))
+        inner = 1
+        for a in reversed(order):
+            if self.shape[a] != 1 and self.strides[a] < inner:
+                return None
+            inner += (self.shape[a] - 1) * self.strides[a]
+        return tuple(dense[order.index(a)] for a in range(len(order)))
+
     def broadcast(self, shape: Shape) -> "View":
         """NumPy broadcasting to ``shape``: strides of zero along axes that are missing or of size 1."""
         missing = len(shape) - len(self.shape)

@@ -32,6 +32,8 @@ def copy_step(b: CpuBuilder, source: View, target: View) -> None:
     sizes, runs, run = _without_run(sizes, runs)
     if len(sizes) <= AXES and run <= 2 and _transpose_step(b, source, target, sizes, runs, run):
         return
+    if run == 1 and _without_gaps_first(b, source, target, sizes[-1]):
+        return
     if run < b.machine.lanes:
         sizes, runs = _long_inside(sizes, runs)
     if len(sizes) > AXES:
@@ -44,6 +46,26 @@ def copy_step(b: CpuBuilder, source: View, target: View) -> None:
     x, y = runs
     record = Copy(source.start, target.start, tuple(sizes), in_bytes(x), in_bytes(y), run)
     step(b, record, sizes[0] * sizes[1], [source], [target])
+
+
+def _without_gaps_first(b: CpuBuilder, source: View, target: View, cols: int) -> bool:
+    """Append two copies where gaps of the source keep squares of registers from one of short lines: the first
+    closes them, and lines join.
+    """
+    strides, lanes = source.closed_up, b.machine.lanes
+    if strides is None or strides == source.strides or cols >= lanes:
+        return False
+    sizes, (x, y) = merged_axes(target.shape, [strides, target.strides], by=1)
+    if (
+        y[-1] != 1
+        or sizes[-1] < lanes
+        or not any(n >= lanes and step == 1 for n, step in zip(sizes, x, strict=True))
+    ):
+        return False
+    dense = View(b.buffer(size_of(source.shape)).name, 0, source.shape, strides)
+    copy_step(b, source, dense)
+    copy_step(b, dense, target)
+    return True
 
 
 def _without_run(sizes: list[int], runs: list[list[int]]) -> tuple[list[int], list[list[int]], int]:

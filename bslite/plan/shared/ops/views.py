@@ -1,15 +1,39 @@
 """Lowerings that move data by changes of strides where those suffice, and by copies elsewhere."""
 
-from bslite.passes import Layer
+from dataclasses import replace
+
+from bslite.passes import Layer, readers
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import NO_HALO, View, contiguous
+from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 
 
 @lowers("reshape", "flatten")
 def lower_reshape(b: AnyBuilder, layer: Layer) -> None:
-    """Lower a reshape to a view of the same memory if strides allow, else to a view of a row-major copy."""
-    b.alias(layer.name, b.reshaped(b.values[layer.node.inputs[0]], b.shapes[layer.name]))
+    """Lower a reshape to a view of the same memory if strides allow, else to a view of a copy."""
+    x, shape = b.values[layer.node.inputs[0]], b.shapes[layer.name]
+    b.alias(layer.name, x.reshape(shape) or _closed_up(b, layer.name, x) or b.reshaped(x, shape))
+
+
+def _closed_up(b: AnyBuilder, name: str, x: View) -> View | None:
+    """The reshaped view ``name`` of a copy of ``x`` without gaps (lines of an image have zeros in between).
+
+    None if strides do not allow it either, or if not all readers put its innermost axis last: a row-major
+    copy is better for the others.
+    """
+    strides = x.closed_up
+    if strides is None or strides == x.strides:
+        return None
+    found = View("", 0, x.shape, strides).reshape(b.shapes[name])
+    reading = readers(b.spec).get(name, [])
+    moved = all(
+        r.op == "permute" and found and found.permute(r.attrs["order"]).strides[-1] == 1 for r in reading
+    )
+    if found is None or not moved or name in b.spec.outputs:
+        return None
+    buffer = b.buffer(size_of(x.shape)).name
+    b.copy(x, View(buffer, 0, x.shape, strides))
+    return replace(found, buffer=buffer)
 
 
 @lowers("permute")
