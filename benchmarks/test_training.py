@@ -104,6 +104,12 @@ def test_what_autograd_saves_counts_once() -> None:
     assert 2 * 32 + 40 <= floats <= 2 * 32 + 40 + 2  # hidden, its square, the scores' softmax, a weight
 
 
+def test_a_network_that_fails_in_its_process_is_one_line() -> None:
+    failed = training.apart("perceptron", 2, 8, 1, 1, (EAGER,), False)
+    assert failed.failures[OURS].startswith("KeyError: 'perceptron'")
+    assert failed.seconds == {}
+
+
 def test_the_layout_of_images_is_no_peer_of_a_recurrent_layer() -> None:
     peers = tuple(steps.PEERS)
     assert steps.engines("vgg11", peers) == [OURS, *peers]
@@ -118,7 +124,7 @@ def test_tables(written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         ("vgg11", 8): found("vgg11", 0.2, 8),
         ("GRU", 8): found("GRU", 0.1, 8, seconds={EAGER: 0.3}, failures={OURS: "wrong gradients"}),
     }
-    monkeypatch.setattr(training, "compared", lambda name, batch, *how: made[name, batch])
+    monkeypatch.setattr(training, "apart", lambda name, batch, *how: made[name, batch])
     rates = iter([1e11, 2e11, 1e11, 1e11, 1e11])
     monkeypatch.setattr(roofline, "fma_rate", lambda threads: next(rates))
     options = ["--networks", "vgg11", "GRU", "--batch", "16", "8", "--memory", "--peers"]

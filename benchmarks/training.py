@@ -6,10 +6,12 @@ eager, up to a factor.
 """
 
 import argparse
+import multiprocessing
 import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -80,6 +82,19 @@ def compared(
         except Unmeasurable as e:
             result.failures[f"memory of {engine}"] = str(e)
     return result
+
+
+def apart(name: str, batch: int, side: int, threads: int, *how: Any) -> Result:
+    """`compared` in a process of its own: what it leaves in memory goes, and if it dies, only it does."""
+    import torch
+
+    with ProcessPoolExecutor(
+        1, multiprocessing.get_context("spawn"), torch.set_num_threads, (threads,)
+    ) as pool:
+        try:
+            return pool.submit(compared, name, batch, side, threads, *how).result()
+        except Exception as e:  # whatever it is, the other networks go on
+            return Result(name=name, batch=batch, failures={OURS: f"{type(e).__name__}: {e}"})
 
 
 def _time(result: Result, running: dict[str, Trained], rounds: int) -> None:
@@ -207,7 +222,7 @@ def main(arguments: list[str] | None = None, compare: Callable[..., Result] | No
     how = options.side, options.threads, options.rounds, options.peers, options.memory
     for batch in options.batch:
         for name in options.networks:
-            found = (compare or compared)(name, batch, *how)
+            found = (compare or apart)(name, batch, *how)
             best = f"{ratio(found.ratio_to(found.best_peer))} times as fast as {found.best_peer}"
             run.limits = max(run.limits, roofline.fma_rate(options.threads))  # a disturbance only lowers it
             run.add(found, f"{name}, batch {batch}: {found.failures.get(OURS, best)}")

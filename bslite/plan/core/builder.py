@@ -20,6 +20,7 @@ from bslite.spec import ModelSpec
 Halo = tuple[int, int, int, int]
 FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: whether it was raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines share one set of L1
+NEAR = 1024  # bytes: the same of images that windows move over, which read pixels of several lines
 
 
 M = TypeVar("M")  # the machine
@@ -315,7 +316,8 @@ class Builder(Generic[M, T, S]):
         for axis in reversed(order):
             strides[axis] = step
             step *= padded[axis]
-            if axis == inner and step * 4 % PAGE == 0 and len(shape) > 1 and size_of(shape) > step:
+            apart = PAGE if halo == NO_HALO else NEAR
+            if axis == inner and step * 4 % apart == 0 and len(shape) > 1 and size_of(shape) > step:
                 step += self.target.pixel_padding
         offset = top * strides[-2] + left * strides[-1] if halo != NO_HALO else 0
         view = View(self.buffer(step).name, offset, shape, tuple(strides), halo)

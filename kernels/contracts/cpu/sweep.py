@@ -22,9 +22,19 @@ class GemmSweep(Variant):
     across: bool = False
 
 
+LONGEST_PIECE = 8  # taps of a filter row whose weights stay in registers at once
+
+
+def pieces(taps: int) -> list[tuple[int, int]]:
+    """A filter row as pieces of neighbouring taps, of two lengths at most: (pieces, taps of each)."""
+    count = -(-taps // LONGEST_PIECE)
+    shorter, longer = divmod(taps, count)
+    return [(n, each) for n, each in ((longer, shorter + 1), (count - longer, shorter)) if n]
+
+
 class DepthwiseSweep(Variant):
-    """Depthwise tiles of at most ``most`` rows, for filters ``taps`` wide with ``stride``; both 0: any
-    filter.
+    """Depthwise tiles of at most ``most`` rows, for filters ``taps`` wide with ``stride``, whose rows are
+    taken in `pieces`; both 0: for any filter.
 
     ``deep``: for filters of several planes. With ``cells``, results are stored as cells of two bfloat16.
     ``grouped``: for groups of a few channels, of which a register holds several.

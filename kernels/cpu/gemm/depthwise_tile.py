@@ -10,8 +10,9 @@ group in its lane.
 
 Two variants give the same bits. By taps, for any filter: a weight is loaded once for all the pixels, a pixel
 again for every tap. By filter rows, for a width and stride known at compile time and dilation 1: the weights
-of a row stay in registers, each pixel of the image is loaded once and used for every output that needs it. A
-tile of 14 pixels and a 3x3 filter then loads 57 registers for 126 multiply-adds, 135 by taps.
+of a row, or of a piece of it, stay in registers, each pixel of the image is loaded once for it and used for
+every output that needs it. A tile of 14 pixels and a 3x3 filter then loads 57 registers for 126
+multiply-adds, 135 by taps.
 """
 
 import functools
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from bslite.kernels.contracts.cpu.sweep import pieces
 from bslite.kernels.cpu.gemm.cells import store_cells
 from bslite.kernels.cpu.gemm.tiles import by_rows
 from bslite.kernels.cpu.vector import simd
@@ -77,7 +79,24 @@ def _by_taps(builder: Any, rows: int, op: Operands, x: Any, w: Any, acc: list[An
 def _by_filter_rows(
     builder: Any, taps: int, stride: int, rows: int, op: Operands, x: Any, w: Any, acc: list[Any], pick: Pick
 ) -> list[Any]:
-    """As `_by_taps`, of a filter ``taps`` wide, dilation 1."""
+    """As `_by_taps`, of a filter ``taps`` wide, dilation 1, piece by piece of a row."""
+    for count, each in pieces(taps):
+
+        def piece(_: Any, carried: list[Any], each: int = each) -> list[Any]:
+            x, w, *acc = carried
+            made = _piece(builder, each, stride, rows, op, x, w, acc, pick)
+            after = builder.add(x, builder.mul(op.x_tap, const(each)))
+            return [after, builder.add(w, const(each * BYTES)), *made]
+
+        start = [x, w, *acc]
+        x, w, *acc = loop(builder, const(count), start, piece) if count > 1 else piece(None, start)
+    return [w, *acc]
+
+
+def _piece(
+    builder: Any, taps: int, stride: int, rows: int, op: Operands, x: Any, w: Any, acc: list[Any], pick: Pick
+) -> list[Any]:
+    """The accumulators after ``taps`` neighbouring taps of a filter row."""
     weights = [simd.load_ir(builder, builder.add(w, const(s * BYTES))) for s in range(taps)]
     place, acc = x, list(acc)
     for j in range((rows - 1) * stride + taps):
@@ -92,7 +111,7 @@ def _by_filter_rows(
             i, between = divmod(j - s, stride)
             if not between and 0 <= i < rows:
                 acc[i] = simd.fma_ir(builder, pixel, weights[s], acc[i])
-    return [builder.add(w, const(taps * BYTES)), *acc]
+    return acc
 
 
 def _in_groups(builder: Any, op: Operands, x: Any, w: Any, acc: list[Any], one: Callable[..., Any]) -> Any:

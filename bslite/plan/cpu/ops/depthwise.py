@@ -4,7 +4,7 @@ import math
 
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Depthwise, Windows
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, pieces
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -18,8 +18,8 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import TALLEST, choose_items, cut_line
 from bslite.plan.shared.conv import Filters
 
-#: Widths and horizontal strides of filters that have a microkernel of their own; dilation 1.
-BY_FILTER_ROWS = {(cols, stride) for cols in (3, 5, 7) for stride in (1, 2)}
+#: Filters up to this width have a microkernel of their own, for these horizontal strides; dilation 1.
+WIDEST, STRIDES = 64, (1, 2)
 PER_OUTPUT = 6.0  # cycles of a register of outputs besides its multiply-adds, mostly moving through L2
 
 
@@ -76,12 +76,13 @@ def depthwise(
     xi, _, xp, xl, xc = volume(x).strides
     yi, _, yp, yl, yc = volume(y).strides
     sw, dw = window.cols.stride, window.cols.dilation
-    own = b.tuning.by_filter and (cols, sw) in BY_FILTER_ROWS and dw == 1
+    own = b.tuning.by_filter and 1 < cols <= WIDEST and sw in STRIDES and dw == 1
     tile = (cols, sw) if own else (0, 0)
-    # accumulators, the weights of a filter row (or one at a time), and as many pixels as the stride; in
-    # groups the numbers of the lanes to pick, and those picked, too
+    # accumulators, the weights of a piece of a filter row (or one at a time), and as many pixels as the
+    # stride; in groups the numbers of the lanes to pick, and those picked, too
     grouped = not filters.depthwise
-    most = max(1, min(TALLEST, machine.registers - max(tile[0], 1) - max(tile[1], 1) - 2 * grouped))
+    held = (pieces(cols)[0][1] if own else 1) + max(tile[1], 1) + 2 * grouped
+    most = max(1, min(TALLEST, machine.registers - held))
     cut = cut_line(pixels, most)
     steady = max(pixels, machine.fma_latency * (cut.tiles1 + cut.tiles2))
     # loading a pixel for every multiply-add halves the rate
