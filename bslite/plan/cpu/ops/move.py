@@ -57,7 +57,8 @@ def _without_gaps_first(b: CpuBuilder, source: View, target: View, cols: int) ->
         return False
     sizes, (x, y) = merged_axes(target.shape, [strides, target.strides], by=1)
     if (
-        y[-1] != 1
+        not sizes  # one element
+        or y[-1] != 1
         or sizes[-1] < lanes
         or not any(n >= lanes and step == 1 for n, step in zip(sizes, x, strict=True))
     ):
