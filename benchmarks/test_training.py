@@ -106,7 +106,7 @@ def test_what_autograd_saves_counts_once() -> None:
 
 def test_a_network_that_fails_in_its_process_is_one_line() -> None:
     failed = training.apart("perceptron", 2, 8, 1, 1, (EAGER,), False)
-    assert failed.failures[OURS].startswith("KeyError: 'perceptron'")
+    assert failed.failures[OURS].startswith("ValueError: Unknown model perceptron")
     assert failed.seconds == {}
 
 

@@ -56,7 +56,8 @@ def check(spec: ModelSpec, *inputs: Any, split: bool = True) -> None:
         spec = dataclasses.replace(spec, params=weights)
         inputs = (nearest(inputs[0]), *inputs[1:])
     exact, peer = (reference.run(spec, list(inputs), kind)[0] for kind in (np.float64, np.float32))
-    assert_three_way(got, peer, exact, least=1e-7)
+    # A running sum of dot products has twice as many terms as one of products (2,048 of 2,048 channels).
+    assert_three_way(got, peer, exact, least=1.5e-7)
 
 
 @pytest.mark.parametrize(("op", "case"), all_cases(names=MULTIPLY))
@@ -110,7 +111,7 @@ def test_filters_of_a_picture_with_other_zeros_beside_it() -> None:
     x = g.input("x", ("N", 3, 20, 20), (2, 3, 20, 20))
     a = g("conv2d", "a", x, weight=noise(32, 3, 7, 7), padding=3, stride=2)
     b = g("conv2d", "b", x, weight=noise(32, 3, 5, 5, seed=1), padding=2, stride=2)
-    check(g.build(g("add", "sum", a, b)), noise(2, 3, 20, 20, seed=2))
+    check(g.build(g("mul", "product", a, b)), noise(2, 3, 20, 20, seed=2))
 
 
 def test_a_value_is_rounded_once_for_all_its_readers() -> None:

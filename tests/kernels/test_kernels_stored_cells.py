@@ -88,7 +88,7 @@ def _output(g: Graph, x: str) -> tuple[tuple[str, str], dict[str, str]]:
 @case("readers with other zeros")
 def _readers(g: Graph, x: str) -> tuple[str, dict[str, str]]:
     first = conv(g, "a", x, 32, 32)
-    return g("add", "sum", conv(g, "b", first, 32, 32, 3), conv(g, "c", first, 32, 32, 5)), {"a": TOO}
+    return g("mul", "product", conv(g, "b", first, 32, 32, 3), conv(g, "c", first, 32, 32, 5)), {"a": TOO}
 
 
 @case("an activation after the store")

@@ -33,11 +33,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def two_wide(batch: int | str = "N") -> ModelSpec:
-    """Two products side by side, and one on their sum."""
+    """Two products side by side, and one on what they make together."""
     g, rng = Graph("two_wide"), np.random.default_rng(0)
     x = g.input("x", (batch, 32))
     a, b = (g("linear", n, x, weight=rng.standard_normal((48, 32), np.float32)) for n in "ab")
-    return g.build(g("linear", "c", g("add", "sum", a, b), weight=rng.standard_normal((8, 48), np.float32)))
+    return g.build(g("linear", "c", g("mul", "both", a, b), weight=rng.standard_normal((8, 48), np.float32)))
 
 
 def test_one_thread_times_are_of_every_item() -> None:

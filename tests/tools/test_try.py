@@ -63,7 +63,7 @@ def test_a_right_model(screen: Screen, tmp_path: Path, monkeypatch: pytest.Monke
     assert "takes x: float32[batch, 3, 8, 8]; tried with [1, 3, 8, 8]" in out
     assert "gives z: float32[batch, 5]" in out
     assert "in one piece" in out
-    assert "(4 times torch's); all 8 layers are within theirs" in out
+    assert "(4 times torch's); all 7 layers are within theirs" in out
     assert "a row has the same bits alone and in a batch of 3" in out
     assert 'import bslite; y = bslite.compile("net.onnx")(x)' in out
     assert "bslite explain net.onnx" in out

@@ -82,17 +82,21 @@ class View:
 
     @property
     def closed_up(self) -> Shape | None:
-        """Strides of the same elements in the same order in memory, without gaps; None if some coincide or
-        run backwards.
+        """Strides of the same elements in the same order in memory, without the gaps that there are between
+        runs of neighbours; None if there are no gaps, or no runs, or elements coincide or run backwards.
         """
-        order = sorted(range(len(self.shape)), key=lambda a: (-self.strides[a], a))
-        dense = contiguous(tuple(self.shape[a] for a in order))
-        inner = 1
-        for a in reversed(order):
-            if self.shape[a] != 1 and self.strides[a] < inner:
+        axes = [a for a, n in enumerate(self.shape) if n != 1]
+        order = sorted(axes, key=lambda a: self.strides[a])
+        if not order or self.strides[order[0]] != 1:
+            return None
+        strides, step, taken = [0] * len(self.shape), 1, 1
+        for a in order:
+            if self.strides[a] < taken:
                 return None
-            inner += (self.shape[a] - 1) * self.strides[a]
-        return tuple(dense[order.index(a)] for a in range(len(order)))
+            taken += (self.shape[a] - 1) * self.strides[a]
+            strides[a] = step
+            step *= self.shape[a]
+        return tuple(strides) if any(self.strides[a] != strides[a] for a in axes) else None
 
     def broadcast(self, shape: Shape) -> "View":
         """NumPy broadcasting to ``shape``: strides of zero along axes that are missing or of size 1."""

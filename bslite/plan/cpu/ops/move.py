@@ -53,15 +53,14 @@ def _without_gaps_first(b: CpuBuilder, source: View, target: View, cols: int) ->
     closes them, and lines join.
     """
     strides, lanes = source.closed_up, b.machine.lanes
-    if strides is None or strides == source.strides or cols >= lanes:
-        return False
-    sizes, (x, y) = merged_axes(target.shape, [strides, target.strides], by=1)
     if (
-        not sizes  # one element
-        or y[-1] != 1
-        or sizes[-1] < lanes
-        or not any(n >= lanes and step == 1 for n, step in zip(sizes, x, strict=True))
+        strides is None
+        or cols >= lanes
+        or max(n for n, s in zip(source.shape, source.strides, strict=True) if s == 1) < lanes
     ):
+        return False
+    sizes, (_, y) = merged_axes(target.shape, [strides, target.strides], by=1)
+    if not sizes or y[-1] != 1 or sizes[-1] < lanes:
         return False
     dense = View(b.buffer(size_of(source.shape)).name, 0, source.shape, strides)
     copy_step(b, source, dense)
