@@ -1,10 +1,30 @@
 """What all comparisons with rivals share: their times by name, and failures as lines of the report."""
 
 import contextlib
-from collections.abc import Iterator
+import multiprocessing
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from benchmarks.tables import median_ratio
+
+Found = TypeVar("Found")
+
+
+def in_own_process(threads: int, function: Callable[..., Found], *arguments: Any) -> Found:
+    """What ``function`` returns in a process of its own, in which torch has so many threads.
+
+    What it leaves in memory goes, and if it dies, only it does (BrokenProcessPool).
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _set_threads, (threads,)) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def _set_threads(threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
 
 
 class Unavailable(Exception):

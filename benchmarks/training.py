@@ -6,12 +6,10 @@ eager, up to a factor.
 """
 
 import argparse
-import multiprocessing
 import random
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -85,16 +83,11 @@ def compared(
 
 
 def apart(name: str, batch: int, side: int, threads: int, *how: Any) -> Result:
-    """`compared` in a process of its own: what it leaves in memory goes, and if it dies, only it does."""
-    import torch
-
-    with ProcessPoolExecutor(
-        1, multiprocessing.get_context("spawn"), torch.set_num_threads, (threads,)
-    ) as pool:
-        try:
-            return pool.submit(compared, name, batch, side, threads, *how).result()
-        except Exception as e:  # whatever it is, the other networks go on
-            return Result(name=name, batch=batch, failures={OURS: f"{type(e).__name__}: {e}"})
+    """`compared` in a process of its own."""
+    try:
+        return rivals.in_own_process(threads, compared, name, batch, side, threads, *how)
+    except Exception as e:  # whatever it is, the other networks go on
+        return Result(name=name, batch=batch, failures={OURS: f"{type(e).__name__}: {e}"})
 
 
 def _time(result: Result, running: dict[str, Trained], rounds: int) -> None:

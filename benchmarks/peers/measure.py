@@ -1,10 +1,8 @@
 """One network at one batch size: make every rival ready, check that they agree, then let them take turns."""
 
 import gc
-import multiprocessing
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,7 @@ from benchmarks.peers.columns import AGAINST, COLUMNS, DEFAULT, column
 from benchmarks.peers.engines import Bslite, Engine
 from benchmarks.peers.memory import memory_of
 from benchmarks.peers.nets import Net, distance, make
-from benchmarks.rivals import Times
+from benchmarks.rivals import Times, in_own_process
 from benchmarks.roofline import work
 from bslite.cli.timing import interleaved, medians
 from bslite.verification import FACTOR, TINY
@@ -99,14 +97,13 @@ def apart(
     name: str, batch: int, threads: int, engines: Sequence[str], rounds: int, seed: int,
     folder: Path, note: Note, memory: bool = False,
 ) -> Result:  # fmt: skip
-    """`compare` in a process of its own: what it leaves in memory goes, and if it dies, only it does."""
+    """`compare` in a process of its own."""
     note(f"{name} batch {batch}: in a process of its own")
-    how = name, batch, threads, engines, rounds, seed, folder, _quiet, memory
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        try:
-            return pool.submit(compare, *how).result()
-        except Exception as e:  # of the model's library, or the process is dead
-            return Result(name, batch, threads, failures={"bslite": f"{type(e).__name__}: {e}"})
+    try:
+        how = engines, rounds, seed, folder, _quiet, memory
+        return in_own_process(threads, compare, name, batch, threads, *how)
+    except Exception as e:  # of the model's library, or the process is dead
+        return Result(name, batch, threads, failures={"bslite": f"{type(e).__name__}: {e}"})
 
 
 def _quiet(text: str) -> None:

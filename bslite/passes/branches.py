@@ -23,10 +23,10 @@ from bslite.passes.families import CONVS
 from bslite.spec import Array, ModelSpec, Node
 
 MOST = 32  # terms of a sum that are looked at
-PART = 1024  # terms of products that are summed at once
+PART = 1024  # terms of a running sum: engines sum longer ones in parts
 WORSE = 2.0  # times as far from the truth that one sum may be as two
 LINEAR = (*CONVS, "linear")
-
+ITSELF = ("itself",)  # how a value is made of itself
 
 #: For each axis first, end and step of the taps that another filter's lie on.
 Places = tuple[tuple[int, int, int], ...]
@@ -84,9 +84,6 @@ class Branch:
         return None if None in found else tuple(place for place in found if place is not None)
 
 
-ITSELF = ("itself",)
-
-
 def one_branch(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
     """The model with such branches as one, where a sum alone reads them."""
     draft = Draft(spec, derived)
@@ -101,15 +98,16 @@ def _two_in_one(draft: Draft, name: str) -> bool:
     node = draft.nodes.get(name)
     if node is None or node.op != "add":
         return False
-    terms = list(_terms(draft, node))[:MOST]
-    if max(Counter(value for term in terms for value in _below(draft, term)).values()) == 1:
+    terms = list(_terms(draft, node))
+    near = terms[:MOST]
+    if max(Counter(value for term in near for value in _below(draft, term)).values()) == 1:
         return False  # no two read one value: most sums, whose shapes nobody needs to know
-    seen = [(i, branch) for i, term in enumerate(terms) for branch in _branches(draft, term)]
+    seen = [(i, branch) for i, term in enumerate(near) for branch in _branches(draft, term)]
     for (i, mine), (j, its) in permutations(seen, 2):
         places = mine.places(its) if i != j else None
-        if places is not None and draft.alike(terms[i], terms[j]) and _accurate(mine, its):
-            rest = [term for k, term in enumerate(_terms(draft, node)) if k not in (i, j)]
-            if _put(draft, name, mine, its, places, rest):
+        if places is not None and draft.alike(terms[i], terms[j]):
+            rest = [term for k, term in enumerate(terms) if k not in (i, j)]
+            if _joined(draft, name, mine, its, places, rest):
                 return True
     return False
 
@@ -134,26 +132,17 @@ def _below(draft: Draft, term: str) -> set[str]:
     return found
 
 
-def _accurate(mine: Branch, its: Branch) -> bool:
-    """Whether the one sum is hardly less accurate than both added.
-
-    A sum of n terms is rounded n times, at about half of its size in the mean. In one sum, what ``mine`` adds
-    is rounded as often as the rest: too often for an image beside a filter of small weights and many taps.
-    Sizes are taken for inputs of one size that are independent.
+def _joined(draft: Draft, name: str, mine: Branch, its: Branch, places: Places, rest: list[str]) -> bool:
+    """Write the sum ``name`` as one layer of both branches' weights, plus the ``rest``; whether that is as
+    accurate, and the weights are numbers of float32.
     """
-    own, others = mine.weight(), its.weight()
-    own_size, size = float((own**2).sum()), float((others**2).sum())
-    roundings = min(others[0].size, PART)
-    apart = roundings * size + min(mine.roundings or own[0].size, PART) * own_size + 2 * (own_size + size)
-    return roundings * (own_size + size) <= WORSE**2 * apart
-
-
-def _put(draft: Draft, name: str, mine: Branch, its: Branch, places: Places, rest: list[str]) -> bool:
-    """Write the sum ``name`` as one layer of both branches' weights, plus the ``rest``."""
-    layer = its.layer
+    layer, own, others = its.layer, mine.weight(), its.weight()
     assert layer is not None
+    if not _accurate(own, mine.roundings, others):
+        return False
     with np.errstate(over="ignore"):
-        arrays = {"weight": _weight(mine, its, places), "bias": _bias(mine, its)}
+        bias = np.asarray(mine.bias() + its.bias() + np.zeros(len(own)), np.float32)
+        arrays = {"weight": _sum(own, mine.groups, others, its.groups, places), "bias": bias}
     if not all(np.isfinite(array).all() for array in arrays.values()):
         return False
     keys = {role: f"{name}/branches.{len(rest)}.{role}" for role in arrays}
@@ -170,21 +159,30 @@ def _put(draft: Draft, name: str, mine: Branch, its: Branch, places: Places, res
     return True
 
 
-def _weight(mine: Branch, its: Branch, places: Places) -> Array:
-    """The sum of both weights, ``mine`` at some taps of ``its`` and at the channels of each of its groups."""
-    total, added = its.weight().copy(), mine.weight()
-    k, c, *taps = added.shape
-    parts = mine.groups // its.groups
-    wide = np.zeros((its.groups, parts, k // mine.groups, parts, c, *taps))
+def _accurate(own: Array, roundings: int, others: Array) -> bool:
+    """Whether a sum of both weights' products is hardly less accurate than two sums.
+
+    A sum of n terms is rounded n times, at about half of its size in the mean. In one sum, what ``own`` adds
+    is rounded as often as the rest: too often for an image beside a filter of small weights and many taps.
+    Sizes are taken for inputs of one size that are independent. ``roundings``: of the sum of ``own`` apart.
+    """
+    own_size, size = float((own**2).sum()), float((others**2).sum())
+    many = min(others[0].size, PART)
+    apart = many * size + min(roundings or own[0].size, PART) * own_size + 2 * (own_size + size)
+    return many * (own_size + size) <= WORSE**2 * apart
+
+
+def _sum(own: Array, groups: int, others: Array, fewer: int, places: Places) -> Array:
+    """The sum of both weights: ``own`` at some taps of ``others``, at the channels of each of its groups."""
+    total = others.copy()
+    k, c, *taps = own.shape
+    parts = groups // fewer
+    wide = np.zeros((fewer, parts, k // groups, parts, c, *taps))
     for part in range(parts):
-        wide[:, part, :, part] = added.reshape(its.groups, parts, k // mine.groups, c, *taps)[:, part]
+        wide[:, part, :, part] = own.reshape(fewer, parts, k // groups, c, *taps)[:, part]
     taken = (slice(None), slice(None), *(slice(*place) for place in places))
     total[taken] += wide.reshape(k, parts * c, *taps)
     return np.ascontiguousarray(total, np.float32)
-
-
-def _bias(mine: Branch, its: Branch) -> Array:
-    return np.asarray(mine.bias() + its.bias() + np.zeros(len(its.weight())), np.float32)
 
 
 def _branches(draft: Draft, name: str) -> Iterator[Branch]:

@@ -20,7 +20,7 @@ from bslite.spec import ModelSpec
 Halo = tuple[int, int, int, int]
 FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: whether it was raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines share one set of L1
-NEAR = 1024  # bytes: the same of images that windows move over, which read pixels of several lines
+PAGE_OF_WINDOWS = 1024  # the same where windows move, which read several lines
 
 
 M = TypeVar("M")  # the machine
@@ -316,7 +316,7 @@ class Builder(Generic[M, T, S]):
         for axis in reversed(order):
             strides[axis] = step
             step *= padded[axis]
-            apart = PAGE if halo == NO_HALO else NEAR
+            apart = PAGE if halo == NO_HALO else PAGE_OF_WINDOWS
             if axis == inner and step * 4 % apart == 0 and len(shape) > 1 and size_of(shape) > step:
                 step += self.target.pixel_padding
         offset = top * strides[-2] + left * strides[-1] if halo != NO_HALO else 0

@@ -8,6 +8,8 @@ image's answer does not depend on its neighbours.
 from typing import NamedTuple
 
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
+#: The same of convolutions on cells of two numbers: a term is two products.
+LONGEST_OF_CELLS = LONGEST // 2
 #: The same of linear layers: networks of these are deep, and shorter parts take no longer there.
 LONGEST_OF_ROWS = 512
 #: The same of linear layers with at most ``FEW`` outputs, which others sum along their terms, a part in each
@@ -32,32 +34,33 @@ class Reduction(NamedTuple):
 
 def reduction(
     r: int, s: int, c: int, line: int, col: int, contiguous: bool, planes: int = 1, plane: int = 0,
-    by_tap: bool = False,
+    by_tap: bool = False, longest: int = LONGEST,
 ) -> Reduction:  # fmt: skip
     """The sum over an ``r`` x ``s`` window of ``c`` channels, taps ``line`` and ``col`` elements apart; in a
     volume, over ``planes`` planes, ``plane`` apart.
 
     ``contiguous``: a filter row's ``s * c`` values lie one after the other, and may be taken as one tap.
     ``by_tap``: no sum is of several taps. Unless a plane has few terms, none is of several planes either.
+    ``longest``: terms of a running sum at most.
     """
     rows = _rows(r, line, planes, plane)
     if by_tap:
-        parts = _parts(c) if c > LONGEST else 1
+        parts = _parts(c, longest) if c > longest else 1
         offsets = [row + j * col + p * (c // parts) for row in rows for j in range(s) for p in range(parts)]
         return Reduction(tuple(offsets), c // parts, 1)
     if in_planes(r, s, c, planes):
-        places, depth, chunk = reduction(r, s, c, line, col, contiguous)
+        places, depth, chunk = reduction(r, s, c, line, col, contiguous, longest=longest)
         row = len(places) // r  # whole rows to a sum, whether a row is one tap or several
         chunk = _divisor(r, chunk // row) * row if chunk % row == 0 else _divisor(r * row, chunk)
         return Reduction(tuple(k * plane + p for k in range(planes) for p in places), depth, chunk)
-    if c > LONGEST:
-        parts = _parts(c)
+    if c > longest:
+        parts = _parts(c, longest)
         offsets = [row + j * col + p * (c // parts) for row in rows for j in range(s) for p in range(parts)]
-        return Reduction(tuple(offsets), c // parts, max(1, LONGEST // (c // parts)))
-    if s * c > LONGEST:
+        return Reduction(tuple(offsets), c // parts, max(1, longest // (c // parts)))
+    if s * c > longest:
         taps = tuple(row + j * col for row in rows for j in range(s))
-        return Reduction(taps, c, _equal(len(rows) * s, LONGEST // c))
-    chunk = _equal(len(rows), LONGEST // (s * c))
+        return Reduction(taps, c, _equal(len(rows) * s, longest // c))
+    chunk = _equal(len(rows), longest // (s * c))
     if contiguous:
         return Reduction(tuple(rows), s * c, chunk)
     return Reduction(tuple(row + j * col for row in rows for j in range(s)), c, chunk * s)
@@ -100,7 +103,7 @@ def _divisor(count: int, most: int) -> int:
     return next(size for size in range(min(count, most), 0, -1) if count % size == 0)
 
 
-def _parts(c: int, longest: int = LONGEST) -> int:
+def _parts(c: int, longest: int) -> int:
     """The number of equal parts to cut ``c`` channels into; 1 where the parts would be too small."""
     for parts in range(-(-c // longest), 8 * c // longest + 1):
         if c % parts == 0:

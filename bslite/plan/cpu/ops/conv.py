@@ -16,7 +16,7 @@ from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contra
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.ops.depthwise import depthwise, in_registers
 from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
-from bslite.plan.cpu.reduction import LONGEST, in_planes, reduction, reduction_across
+from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded
 from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
@@ -151,7 +151,8 @@ def convolve(
         terms = reduction_across(rows.taps, cols.taps, filters.group_depth, *near, *planes)
     else:
         merged = filters.groups == 1 and cols.dilation == 1 and xc == filters.group_depth  # whole rows
-        terms = reduction(rows.taps, cols.taps, filters.group_depth, *near, merged, *planes, beside)
+        longest = LONGEST_OF_CELLS if filters.dots else LONGEST
+        terms = reduction(rows.taps, cols.taps, filters.group_depth, *near, merged, *planes, beside, longest)
     n, channels, d, p, q = volume(y).shape
     yi, _, yp, yl, yc = volume(y).strides
     geometry = {"x": (xi, rows.stride * xl, cols.stride * xc), "y": (yi, yl, yc), "r": (0, 0, 0)}

@@ -25,12 +25,11 @@ def _closed_up(b: AnyBuilder, name: str, x: View) -> View | None:
     if strides is None:
         return None
     found = View("", 0, x.shape, strides).reshape(b.shapes[name])
-    reading = readers(b.spec).get(name, [])
-    moved = all(
-        r.op == "permute" and found and found.permute(r.attrs["order"]).strides[-1] == 1 for r in reading
-    )
-    if found is None or not moved or name in b.spec.outputs:
+    if found is None or name in b.spec.outputs:
         return None
+    for reader in readers(b.spec).get(name, []):
+        if reader.op != "permute" or found.permute(reader.attrs["order"]).strides[-1] != 1:
+            return None
     buffer = b.buffer(size_of(x.shape)).name
     b.copy(x, View(buffer, 0, x.shape, strides))
     return replace(found, buffer=buffer)
