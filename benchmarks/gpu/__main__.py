@@ -22,7 +22,7 @@ from benchmarks.gpu import report
 from benchmarks.gpu.case import Case, network, recurrent, stack
 from benchmarks.gpu.device import DeviceLost, Gpu, Host, NoGpu
 from benchmarks.gpu.engines import QUICK
-from benchmarks.gpu.limits import measure
+from benchmarks.gpu.limits import copying, measure
 from benchmarks.gpu.measure import Result, compare
 from benchmarks.peers.nets import NETS
 from benchmarks.roofline import work
@@ -85,8 +85,11 @@ def _measure(
     case: Case, device: Host, result: Result, options: argparse.Namespace, note: Callable[[str], None]
 ) -> None:
     """One case."""
-    engines = ("bslite", "max-autotune") if result.part == "autotuned" else QUICK
-    result.bytes = 2.0 * case.x.nbytes  # of stacks: there and back
+    engines = {
+        "autotuned": ("bslite", "max-autotune"), "recurrent": ("bslite", "torch", "torch-graph")
+    }.get(result.part, QUICK)  # fmt: skip
+    if case.copies:
+        result.copies = case.copies * copying(device, case.x)
     if result.part != "stacks":
         try:
             result.flops, result.bytes = work(case.spec, case.batch, case.x.shape)

@@ -19,16 +19,20 @@ from benchmarks.stacks import Stack
 from bslite.spec import Array, ModelSpec
 from bslite.verification import FACTOR, TINY
 
+BLOCKS = 3  # of a stack, that one launch takes at the speed of memory
 CHECKED = 4  # items of a batch that are compared with float64
 
 
 class Case:
-    """``axis`` is the batch's, in x and in the answer; ``made`` makes the ModelSpec, once it is asked for."""
+    """``axis`` is the batch's, in x and in the answer; ``made`` makes the ModelSpec, once it is asked for;
+    ``copies``: of x, which a run takes as long as at least, where that is its floor.
+    """
 
     def __init__(
-        self, name: str, module: Any, x: Array, made: Callable[[], ModelSpec], device: Host, axis: int = 0
-    ) -> None:
-        self.name, self.module, self.x, self.axis = name, module, x, axis
+        self, name: str, module: Any, x: Array, made: Callable[[], ModelSpec], device: Host, axis: int = 0,
+        copies: int = 0,
+    ) -> None:  # fmt: skip
+        self.name, self.module, self.x, self.axis, self.copies = name, module, x, axis, copies
         self._made, self._device = made, device
 
     @property
@@ -88,7 +92,7 @@ def network(name: str, batches: Sequence[int], device: Host, seed: int = 0) -> l
 def stack(depth: int, shape: tuple[int, int, int, int], device: Host) -> Case:
     """(max_pool 3x3, batch_norm, relu) ``depth`` times, images channels-last."""
     made = Stack(depth, shape)
-    return Case(made.name, made.module, made.x, lambda: made.spec, device)
+    return Case(made.name, made.module, made.x, lambda: made.spec, device, copies=-(-depth // BLOCKS))
 
 
 def recurrent(point: Point, batches: Sequence[int], device: Host) -> list[Case]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from benchmarks.gpu.device import Host
+from bslite.spec import Array
 
 SIZE, BUFFER = 8192, 1 << 30  # rows of the square matrices; bytes, well beyond any cache
 SMALL_SIZE, SMALL_BUFFER = 256, 1 << 20  # of a rehearsal
@@ -19,6 +20,18 @@ class Limits:
     def floor(self, flops: float, bytes_: float) -> float:
         """Seconds that so much arithmetic, or so many bytes, take at least."""
         return max(flops / self.sgemm, bytes_ / self.copy)
+
+
+def copying(device: Host, x: Array) -> float:
+    """Seconds of copying x on the device, as it lies."""
+    source = device.put(device.torch.from_numpy(x))
+    target = device.torch.empty_like(source)
+
+    def copy() -> None:
+        target.copy_(source)
+
+    device.seconds(copy, 2)
+    return min(device.seconds(copy, 20) for _ in range(ROUNDS))
 
 
 def measure(device: Host) -> Limits:

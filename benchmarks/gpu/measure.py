@@ -26,6 +26,7 @@ class Result(Times):
     batch: int
     flops: float = 0.0
     bytes: float = 0.0
+    copies: float = 0.0  # seconds of the copies that are its floor; 0: its floor is that of flops and bytes
     ready: dict[str, float] = field(default_factory=dict)  # from nothing to the first answer
     errors: dict[str, float] = field(default_factory=dict)  # relative L2 from float64
     bound: float = 0.0

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from benchmarks.gpu.case import BLOCKS
 from benchmarks.gpu.engines import ENGINES
 from benchmarks.gpu.limits import Limits
 from benchmarks.gpu.measure import Result
@@ -35,7 +36,7 @@ def as_dict(results: Sequence[Result], limits: Limits, header: dict[str, Any]) -
 def of_limits(result: Result, limits: Limits) -> float | None:
     """The floor's part of bslite's time."""
     ours = result.seconds.get("bslite")
-    return limits.floor(result.flops, result.bytes) / ours if ours else None
+    return (result.copies or limits.floor(result.flops, result.bytes)) / ours if ours else None
 
 
 def markdown(results: Sequence[Result], limits: Limits, header: dict[str, Any]) -> str:
@@ -51,7 +52,8 @@ def markdown(results: Sequence[Result], limits: Limits, header: dict[str, Any]) 
         ),
         "ms: medians of interleaved rounds, by CUDA events; TF32 off for all. `torch / bslite`: median of "
         "each round's ratio, above 1 bslite is faster. `share`: of bslite's time that its arithmetic takes "
-        "at the rate of SGEMM, or its weights, input and output at the speed of a copy.",
+        "at the rate of SGEMM, or its weights, input and output at the speed of a copy; of stacks: that "
+        f"copying the image takes, once for every {BLOCKS} blocks.",
         f"{device['name']} (CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}): SGEMM "
         f"{limits.sgemm / 1e12:.1f} TFLOP/s, copy {limits.copy / 1e9:.0f} GB/s. {code_line(header)}",
     )  # fmt: skip

@@ -86,7 +86,7 @@ class Model:
         if place.on_gpu(tensors[0]):
             from bslite.engines.cuda import border
 
-            return border.prepared(spec, tensors)
+            return border.prepared(spec, tensors, precision=self.tuning.precision)
         api.check_count(spec, list(tensors))
         ports = [replace(i, dtype="float32") if i.name in self.cells else i for i in spec.inputs]
         dtypes = [port.dtype for port in ports]

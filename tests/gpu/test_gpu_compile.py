@@ -175,11 +175,18 @@ PRODUCTS = [(name, variant) for name in ("gemm_pairs", "gemm") for variant in KE
 def test_the_inner_loop_of_a_product(kernel: str, variant: dict[str, Any]) -> None:
     """Eight terms written out: a multiply-add for each of a thread's products, a 16-byte read for every four
     of its operands, no other read of shared memory, and nothing in local memory. A batch norm on the way
-    there is a multiply-add for each element that a thread moves.
+    there is a multiply-add for each element that a thread moves. On tensor cores three instructions for eight
+    rows by eight columns by eight terms, and a read of 8 bytes for two terms of a row or column.
     """
     pytest.importorskip("cuda.bindings.nvjitlink", reason="the compiler's parts are not installed")
-    found = re.findall(INSTRUCTIONS, text_of(kernel, variant))
+    text = text_of(kernel, variant)
+    found = re.findall(INSTRUCTIONS, text)
     block_rows, block_cols, rows, cols = variant["tile"]
+    if variant["tensor"]:
+        assert len(re.findall(r"\bmma\.sync", text)) == 3 * rows * cols / 4
+        assert found.count("ld.shared.v2.f32") == rows + cols / 2
+        assert not [i for i in found if re.match(r"(ld|st)\.local", i)]
+        return
     reads = [i for i in found if i.startswith("ld.shared")]
     assert set(reads) == {"ld.shared.v4.f32"}
     assert len(reads) <= 8 * (rows + cols) / 4

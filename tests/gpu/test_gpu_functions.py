@@ -85,7 +85,7 @@ def test_whole_pool_takes_every_pixel_once(pixels: int) -> None:
     for largest in (0, 1):
         y = launch(
             KERNELS["whole_pool"], (4,), (4, 8), given, largest=largest, affine=1, activation="identity",
-            lanes=4,
+            lanes=4, sharing=8,
         )["y"].reshape(2, 5)  # fmt: skip
         wide = x.astype(np.float64)
         exact = 2 * (wide.max(1) if largest else wide.mean(1)) - 1

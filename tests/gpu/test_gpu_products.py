@@ -85,14 +85,14 @@ def test_strided_views(step: int) -> None:
     check(m.graph.build(m.conv(m.conv(x, 6, 4), 4, 6, 3)), noise(2, 4, 7, 4))
 
 
-@pytest.mark.parametrize(("rows", "c", "k"), [(1, 600, 20), (3, 64, 10), (8, 33, 7), (17, 24, 18)])
+@pytest.mark.parametrize(("rows", "c", "k"), [(1, 1200, 20), (3, 64, 10), (8, 33, 7), (17, 24, 18)])
 def test_an_mlp(rows: int, c: int, k: int) -> None:
     """Few rows go to a kernel of their own, in pairs where they are even, in parts where sums are long."""
     m = Model(rows, c)
     y = m.linear(m.add("relu", m.linear(m.x, k, c)), 9, k)
     plan = check(m.graph.build(y), noise(rows, c))
     assert any(name.startswith("gemv") for name in kernels(plan)) == (rows <= 8)
-    assert ("gemm_join" in kernels(plan)) == (c == 600)
+    assert ("gemm_join" in kernels(plan)) == (c == 1200)
 
 
 @pytest.mark.parametrize("op", ["conv_transpose1d", "conv_transpose2d"])
@@ -139,11 +139,12 @@ def test_attention_with_a_dropout() -> None:
     assert not {"attention", "attention_pairs"} & set(kernels(plan))
 
 
-def test_the_planner_prices_tiles() -> None:
+@pytest.mark.parametrize(("tensor", "large"), [(0, (128, 128, 8, 8)), (1024, (96, 64, 6, 8))])
+def test_the_planner_prices_tiles(tensor: int, large: tuple[int, ...]) -> None:
     """Large problems take large tiles, small ones small tiles or parts; all stay below the peak."""
     from bslite.plan.cuda.gemm.tiles import Problem, choose
 
-    machine = GpuMachine()
+    machine = GpuMachine(tensor_lanes=tensor)
     peak = machine.sms * machine.lanes * 2 * machine.clock
     for rows, cols, terms in ((401408, 256, 64), (3136, 64, 576), (49, 512, 4608), (128, 1000, 2048)):
         choice = choose(Problem(rows, cols, terms, 1, 2, 4 * rows * cols), machine)
@@ -151,5 +152,5 @@ def test_the_planner_prices_tiles() -> None:
         blocks = -(-rows // choice.tile.rows) * -(-cols // choice.tile.cols) * choice.parts
         assert blocks >= machine.sms / 2
         assert choice.chunk * choice.parts >= terms > choice.chunk * (choice.parts - 1)
-    assert choose(Problem(401408, 256, 64, 1, 2, 0), machine).tile.constants == (128, 128, 8, 8)
+    assert choose(Problem(401408, 256, 64, 1, 2, 0), machine).tile.constants == large
     assert choose(Problem(49, 512, 4608, 1, 2, 0), machine).parts > 1

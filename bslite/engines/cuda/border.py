@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bslite.arithmetic import Precision, current
 from bslite.engines.common.cells import LEAST, MOST
 from bslite.engines.cuda.engine import engine_for
 from bslite.errors import InputError
@@ -17,32 +18,43 @@ Call = Callable[[Sequence[Tensor]], list[Tensor]]
 def run(spec: ModelSpec, tensors: Sequence[Tensor], *, layerwise: bool = False) -> list[Tensor]:
     """Outputs for CUDA tensors of one device, checked beforehand to be what the model takes.
 
-    The outputs may not be ready yet. The call waits only where it must look at values: 64-bit integers, and
-    flags of models that check indices.
+    The outputs may not be ready yet; images have their channels last if an input does. The call waits only
+    where it must look at values: 64-bit integers, and flags of models that check indices.
     """
-    return prepared(spec, tensors, layerwise)(tensors)
+    calls = engine_for(spec, tensors[0].device.index or 0).calls
+    key = (layerwise, current(), *((t.shape, t.stride()) for t in tensors))
+    return calls.get(key, lambda: prepared(spec, tensors, layerwise))(tensors)
 
 
-def prepared(spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False) -> Call:
-    """The function to call for tensors of these shapes and strides."""
+def prepared(
+    spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False, precision: Precision | None = None
+) -> Call:
+    """The function to call for tensors of these shapes and strides; ``precision`` as for a session."""
     import torch
 
     device = tensors[0].device
     engine = engine_for(spec, device.index or 0)
     dense = [_dense(t) for t in tensors]
     strides = [tuple(t.stride()) if d else _row_major(t.shape) for t, d in zip(tensors, dense, strict=True)]
-    session = engine.session([tuple(t.shape) for t in tensors], strides, layerwise)
+    images = any(map(_channels_last, tensors))
+    session = engine.session(
+        [tuple(t.shape) for t in tensors], strides, layerwise, channels_last=images, precision=precision
+    )
     float32 = [i.dtype == "float32" for i in spec.inputs]
     names = [i.name for i in spec.inputs]
     dtypes = [getattr(torch, spec.dtypes[name]) for name in spec.outputs]
     shapes, driver = session.output_shapes, session.driver
+    forms = [torch.channels_last if images and len(s) == 4 else torch.contiguous_format for s in shapes]
 
     def call(given: Sequence[Tensor]) -> list[Tensor]:
         kept = [
             _ready(t if f else _integers(t, name), d)
             for t, d, f, name in zip(given, dense, float32, names, strict=True)
         ]
-        made = [torch.empty(shape, dtype=torch.float32, device=device) for shape in shapes]
+        made = [
+            torch.empty(shape, dtype=torch.float32, device=device, memory_format=form)
+            for shape, form in zip(shapes, forms, strict=True)
+        ]
         session.run([t.data_ptr() for t in kept], [t.data_ptr() for t in made], driver.stream())
         return [
             y if dtype is torch.float32 else y.view(torch.int32).to(dtype)
@@ -50,6 +62,16 @@ def prepared(spec: ModelSpec, tensors: Sequence[Tensor], layerwise: bool = False
         ]
 
     return call
+
+
+def _channels_last(tensor: Tensor) -> bool:
+    """Whether a tensor is an image whose channels are last in memory, and not also row-major: then so are a
+    model's answers, as torch's own layers make them.
+    """
+    import torch
+
+    images = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
+    return bool(images and not tensor.is_contiguous())
 
 
 def _dense(tensor: Tensor) -> bool:

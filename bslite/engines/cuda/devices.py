@@ -13,6 +13,9 @@ from bslite.explore.gpu import GpuMachine
 LEAST_CAPABILITY = (8, 0)  # kernels use max.NaN
 #: Float32 multiply-adds of an SM per cycle, by compute capability; 128 of all others.
 LANES = {(8, 0): 64}
+#: TF32 multiply-adds of an SM's tensor cores per cycle (data sheets), where three of them are faster than one
+#: of float32. Measured on 9.0 only.
+TENSOR_LANES = {(8, 0): 512, (9, 0): 1024}
 
 
 def driver_for(device: int = 0) -> Driver:
@@ -97,6 +100,7 @@ def machine_of(device: Any) -> GpuMachine:
     return GpuMachine(
         sms=sms,
         lanes=lanes,
+        tensor_lanes=TENSOR_LANES.get(tuple(device.compute_capability), 0),
         clock=clock or default.clock,
         # what the recurrent kernels can keep there; before 9.0 they need more registers for all else
         register_bytes=int(device.MAX_REGISTERS_PER_MULTIPROCESSOR) * (11 if recent else 4) // 4,

@@ -1,10 +1,12 @@
 """The GPU engine's memory of a model: its simplified form, its weights on the device, plans made so far."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from bslite.arithmetic import Precision, current
 from bslite.cache import Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.common.recipes import data_of
@@ -32,6 +34,8 @@ class CudaEngine:
         self.driver = driver
         self._constants: dict[Const, Memory] = {}
         self._sessions: Recent[tuple[Any, ...], CudaSession] = Recent(MAX_PLANS, self._keep_captured)
+        #: What `bslite.engines.cuda.border` made ready, by layerwise, precision, shapes and strides.
+        self.calls: Recent[tuple[Any, ...], Callable[..., Any]] = Recent(MAX_PLANS)
         self._in_graphs: list[CudaSession] = []  # graphs of the caller's hold addresses of their memory
 
     def session(
@@ -41,9 +45,11 @@ class CudaEngine:
         layerwise: bool = False,
         keep_values: bool = False,
         tuning: Tuning = DEFAULT,
+        channels_last: bool = False,
+        precision: Precision | None = None,
     ) -> CudaSession:
-        """The session for inputs of these shapes and strides (elements); ``tuning`` as `build_plan` takes
-        it.
+        """The session for inputs of these shapes and strides (elements); ``precision`` of products, by
+        default what `bslite.arithmetic.current` says; the rest as `build_plan` takes it.
         """
 
         def make() -> CudaSession:
@@ -52,6 +58,7 @@ class CudaEngine:
                 shapes,
                 self.driver.machine,
                 input_strides=strides,
+                channels_last=channels_last,
                 layerwise=layerwise,
                 keep_values=keep_values,
                 tuning=tuning,
@@ -61,7 +68,8 @@ class CudaEngine:
             with self.driver.unrestricted():
                 return CudaSession(plan, self.driver, self.constant, params, library)
 
-        key = (tuple(shapes), tuple(strides), layerwise, keep_values, tuning)
+        tuning = replace(tuning, precision=precision or current())
+        key = (tuple(shapes), tuple(strides), layerwise, keep_values, tuning, channels_last)
         return self._sessions.get(key, make)
 
     def _keep_captured(self, key: tuple[Any, ...], session: CudaSession) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bslite.cache import machines_dir, read_json, write_json
-from bslite.engines.cuda import library_before
 from bslite.engines.cuda.driver import Driver, Graph, Memory
 from bslite.engines.cuda.program import Ready
 from bslite.engines.cuda.strict import strict
@@ -49,15 +48,9 @@ class TorchCall:
 
 
 def compute(
-    torch: Any, form: LibraryCall, x: Any, w: Any, bias: Any, residual: Any, y: Any,
-    beside: Mapping[str, Any] | None = None,
+    torch: Any, form: LibraryCall, x: Any, w: Any, bias: Any, residual: Any, y: Any
 ) -> None:  # fmt: skip
-    """``y = activation(op(x, w) + bias + residual)``, written in place, channels-last or strided.
-
-    Where the step has a prologue, x is first computed from ``beside`` and x.
-    """
-    if form.before is not None:
-        x = library_before.compute(torch, form.before, x, beside or {})
+    """``y = activation(op(x, w) + bias + residual)``, written in place, channels-last or strided."""
     if form.op == "linear":
         made = torch.nn.functional.linear(x, w, bias)
     else:
@@ -87,8 +80,7 @@ def torch_call(
     """
     form = step.library
     assert form is not None
-    able = form.activation.function in STORES and library_before.can(form.before)
-    if not able or any(view.buffer not in bases for view in form.views):
+    if form.activation.function not in STORES or any(view.buffer not in bases for view in form.views):
         return None
 
     def tensor(address: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
@@ -114,7 +106,6 @@ def torch_call(
         "x": of_view(form.x), "y": of_view(form.y), "residual": of_view(form.residual),
         "w": of_const(w, shape, channels_last=form.op != "linear"),
         "bias": of_const(bias, shape[:1]) if bias != w else None,
-        "beside": library_before.tensors(plan, step, constants, params, tensor, of_view),
     })  # fmt: skip
 
 
@@ -169,9 +160,6 @@ class Library:
         form = dict(vars(step.library))
         form["views"] = [(view.shape, view.strides) for view in step.library.views]
         form["residual"] = form["residual"] is not None
-        form["before"] = (
-            {k: v for k, v in vars(form["before"]).items() if k != "gate"} if form["before"] else {}
-        )
         del form["x"], form["y"]
         form["bias"] = step.operands["w"][0] != step.operands["biases"][0]
         form["ours"] = [step.kernel, sorted(step.variant.constants().items()), step.grid]

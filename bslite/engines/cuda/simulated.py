@@ -28,7 +28,7 @@ class SimulatedDriver(Driver):
 
     device = 0
     name = "numba.cuda's simulator"
-    machine = GpuMachine(sms=1, block_threads=32, memory_bandwidth=4e9, l2_bandwidth=5e9)
+    machine = GpuMachine(sms=1, tensor_lanes=0, block_threads=32, memory_bandwidth=4e9, l2_bandwidth=5e9)
 
     def take(self, size: int, stream: int) -> Memory:
         """Memory filled with NaN, so that a read of memory that no kernel wrote shows."""

@@ -18,8 +18,12 @@ def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape
         b.values[declared.name] = View(buffer.name, 0, tuple(shape), tuple(stride))
 
 
-def place_outputs(b: AnyBuilder, layers: Sequence[Layer]) -> tuple[list[View], dict[str, View]]:
-    """Row-major views of the output arrays, and, by name, those that a layer may write in place."""
+def place_outputs(
+    b: AnyBuilder, layers: Sequence[Layer], channels_last: bool = False
+) -> tuple[list[View], dict[str, View]]:
+    """Views of the output arrays, and, by name, those that a layer may write in place. They are row-major,
+    or, with ``channels_last``, those of images have their channels last.
+    """
     outputs = []
     made_by = {layer.name: layer for layer in layers}
     direct: dict[str, View] = {}
@@ -27,11 +31,14 @@ def place_outputs(b: AnyBuilder, layers: Sequence[Layer]) -> tuple[list[View], d
         shape = b.shapes[name]
         buffer = Buffer(f"output{i}", size_of(shape), "output")
         b.buffers[buffer.name] = buffer
-        outputs.append(View(buffer.name, 0, shape, contiguous(shape)))
-        if name in made_by and len(shape) != 4 and shape:
-            direct.setdefault(name, outputs[-1])
-        elif name in made_by and made_by[name].node.op == "permute":
+        images = channels_last and len(shape) == 4
+        lies = (shape[0], *shape[2:], shape[1]) if images else shape
+        view = View(buffer.name, 0, lies, contiguous(lies))
+        outputs.append(view.permute((0, 3, 1, 2)) if images else view)
+        if name in made_by and len(shape) == 4 and made_by[name].node.op == "permute":
             direct.setdefault(*_before(made_by[name].node, outputs[-1]))
+        elif name in made_by and shape and (images or len(shape) != 4):
+            direct.setdefault(name, outputs[-1])
     return outputs, direct
 
 

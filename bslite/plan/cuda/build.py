@@ -30,14 +30,16 @@ def build_plan(
     machine: GpuMachine,
     *,
     input_strides: Sequence[Shape] | None = None,
+    channels_last: bool = False,
     layerwise: bool = False,
     keep_values: bool = False,
     tuning: Tuning | None = None,
 ) -> CudaPlan:
     """Plan a *simplified* spec (`bslite.passes.simplify`) for inputs of these shapes on this GPU.
 
-    ``input_strides`` are in elements, row-major by default. ``layerwise`` fuses no layers. ``keep_values``
-    gives every value memory of its own. Raises EngineError naming all ops that have no GPU kernel.
+    ``input_strides`` are in elements, row-major by default. ``channels_last``: so lie outputs that are
+    images, else all outputs are row-major. ``layerwise`` fuses no layers. ``keep_values`` gives every value
+    memory of its own. Raises EngineError naming all ops that have no GPU kernel.
     """
     all_shapes = spec.infer_shapes(shapes)
     missing = unsupported_ops(spec)
@@ -47,7 +49,7 @@ def build_plan(
     target = Gpu(machine, tuning or Tuning())
     b = CudaBuilder(spec, all_shapes, target, place_concats(layers, all_shapes), layerwise=layerwise)
     place_inputs(b, shapes, input_strides)
-    outputs, direct = place_outputs(b, layers)
+    outputs, direct = place_outputs(b, layers, channels_last)
     b.write_outputs_to(direct)
     whole = layerwise or keep_values
     stacks = [] if whole else choose_stacks(b, layers, spec.outputs)

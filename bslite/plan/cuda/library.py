@@ -7,22 +7,6 @@ from bslite.plan.core.views import View
 
 
 @dataclass(frozen=True)
-class Prologue:
-    """The layer before the call, which the launch computes as its prologue.
-
-    ``kind`` is `AFFINE`, `GATE` or `DEPTHWISE` of the contract; ``gate`` is the value that a gate multiplies
-    by; ``biased``, ``stride`` and ``padding`` are those of the depthwise filter.
-    """
-
-    kind: str
-    activation: Activation
-    gate: View | None = None
-    biased: bool = False
-    stride: tuple[int, ...] = ()
-    padding: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
 class LibraryCall:
     """``y = activation(op(x, w) + bias + residual)``, in place of ``steps`` launches. Weights and bias are
     the first launch's operands. ``op`` is a function of ``torch.nn.functional``.
@@ -37,11 +21,9 @@ class LibraryCall:
     dilation: tuple[int, ...] = ()
     groups: int = 1
     activation: Activation = IDENTITY
-    before: Prologue | None = None
     steps: int = 1
 
     @property
     def views(self) -> list[View]:
         """All views that the call touches besides constants."""
-        gate = self.before.gate if self.before else None
-        return [v for v in (self.x, self.y, self.residual, gate) if v is not None]
+        return [v for v in (self.x, self.y, self.residual) if v is not None]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bslite.arithmetic import Precision
+
 
 @dataclass(frozen=True)
 class Tuning:
@@ -16,8 +18,9 @@ class Tuning:
     runs are merged at once, the most for which it pays: each element looks through all the others.
 
     ``prologues`` makes every possible pair of layers one launch, whatever its price. ``parts`` cuts a sum of
-    so many terms into that many parts, in place of the cheapest number. ``recurrent_by_products`` sets
-    whether time steps of recurrent layers are products of all sequences; None decides by price.
+    so many terms into that many parts, in place of the cheapest number. ``precision`` is the least accuracy
+    of products. ``recurrent_by_products`` sets whether time steps of recurrent layers are products of all
+    sequences; None decides by price.
     """
 
     copied_at_once: int = 2**31 - 1
@@ -27,6 +30,7 @@ class Tuning:
     prologues: bool = False
     parts: Callable[[int], int] | None = None
     recurrent_by_products: bool | None = None
+    precision: Precision = Precision.FLOAT32
 
 
 DEFAULT = Tuning()

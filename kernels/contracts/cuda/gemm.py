@@ -98,7 +98,8 @@ class GemmVariant(LaunchVariant):
     """``window``: 0 where A's rows are evenly spaced runs of terms, else the number of axes (2 or 3) that
     windows move along. ``across``: w's columns are contiguous, not its terms. ``scatter``: y and residual
     have a stride per axis. ``bias``, ``residual``: whether there is one. ``code``: the activation.
-    ``before``: `NONE`, `AFFINE` or `GATE`, and ``before_code`` its activation.
+    ``before``: `NONE`, `AFFINE` or `GATE`, and ``before_code`` its activation. ``tensor``: products are three
+    of TF32 on tensor cores.
     """
 
     tile: TileSizes
@@ -110,6 +111,7 @@ class GemmVariant(LaunchVariant):
     code: str = "identity"
     before: str = NONE
     before_code: str = "identity"
+    tensor: int = 0
 
 
 class Gemm(LaunchRecord, kernel="gemm"):
@@ -212,7 +214,8 @@ class GemvPairs(Gemv, kernel="gemv_pairs", pairs=("x", "w")):
 
 class SeparableVariant(LaunchVariant):
     """``deep``: channels per turn; ``run``: neighbouring pixels of a thread; ``window``: the columns and the
-    column step of the depthwise filter; ``biased``: whether it has a bias; ``before_code``: its activation.
+    column step of the depthwise filter; ``biased``: whether it has a bias; ``before_code``: its activation;
+    ``tensor``: as in `GemmVariant`.
     """
 
     tile: TileSizes
@@ -225,6 +228,7 @@ class SeparableVariant(LaunchVariant):
     bias: int
     residual: int
     code: str
+    tensor: int = 0
 
 
 class Separable(LaunchRecord, kernel="gemm_depthwise"):

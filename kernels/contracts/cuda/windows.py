@@ -56,12 +56,13 @@ class Pool(LaunchRecord, kernel="pool"):
 
 
 class WholePoolVariant(LaunchVariant):
-    """The options of `PoolVariant`; a block takes ``lanes`` channels."""
+    """The options of `PoolVariant`; a block takes ``lanes`` channels, ``sharing`` threads each."""
 
     largest: int
     affine: int
     activation: str
     lanes: int
+    sharing: int
 
 
 class WholePool(LaunchRecord, kernel="whole_pool"):

@@ -154,8 +154,8 @@ def _make(
         y_at = i32(at0 * y_axes0 + at1 * y_axes1 + at2 * y_axes2)
         first_row, first_col = i32(row_tile * block_rows), i32(i32(cuda.blockIdx.y) * width)
         row, term = i32(t // run), i32(t % run)
-        place_row, place_col = place(t)
-        my_row, my_key = i32(place_row * QUAD), i32(place_col * QUAD)
+        my_row, my_key, _, _ = place(t)
+        my_row, my_key = i32(my_row), i32(my_key)
         v_term, v_col = i32(t // v_cols), i32(t % v_cols)
         v_from = i32(v_at + min(first_col // cell + v_col, features // cell - 1))
         q_to, k_to = i32(term * cell * q_step + row), i32(k_place + term * cell * k_step + row)
@@ -283,15 +283,7 @@ def _make(
                 if s > 0:
                     here = i32((s + 1) % 2 * slice_size)
                     weights = i32(p_place + (s - 1) * (DEPTH * q_step))
-                    weigh(
-                        0,
-                        out,
-                        fa,
-                        fv,
-                        shared,
-                        np.uint32(weights + my_row),
-                        np.uint32(here + place_col * QUAD),
-                    )
+                    weigh(0, out, fa, fv, shared, np.uint32(weights + my_row), np.uint32(here + my_key))
                 if s < key_slices:
                     there = i32(s % 2 * slice_size)
                     for i in range(v_loads):
@@ -303,18 +295,7 @@ def _make(
 
         values = cuda.local.array(2, np.float32)
         all_finished(
-            0,
-            out,
-            shared,
-            values,
-            y,
-            first_row,
-            my_row,
-            i32(first_col + place_col * QUAD),
-            rows,
-            features,
-            y_at,
-            y_row,
+            0, out, shared, values, y, first_row, my_row, i32(first_col + my_key), rows, features, y_at, y_row
         )
 
     return body

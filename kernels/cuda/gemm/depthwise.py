@@ -24,9 +24,11 @@ with the bias), and y those of `gemm`: sums over channels are in order.
 import numpy as np
 
 from bslite.kernels.contracts.cuda.gemm import Separable, SeparableVariant
+from bslite.kernels.cuda.gemm import tensor as tensor_cores
+from bslite.kernels.cuda.gemm import tile as multiply_adds
 from bslite.kernels.cuda.gemm.access import cell_access, split, within
 from bslite.kernels.cuda.gemm.store import store
-from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, products
+from bslite.kernels.cuda.gemm.tile import DEPTH, QUAD, Tile, bounds
 from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.math.libm import fma
 from bslite.kernels.cuda.runtime.device import cuda, device_function, pair
@@ -41,17 +43,19 @@ i32, u32, f = np.int32, np.uint32, np.float32
 
 @kernel(
     Separable,
-    registers=128,
-    blocks=2,
+    registers=168,
+    bounds=bounds,
     samples=[
         SeparableVariant((128, 128, 8, 8), DEEP, 4, (3, 1), 1, "clamp", 1, 1, 1, "identity"),
         SeparableVariant((64, 64, 8, 4), DEEP, 2, (5, 1), 1, "silu", 1, 1, 0, "identity"),
         SeparableVariant((32, 64, 4, 4), DEEP, 1, (5, 2), 0, "silu", 1, 1, 0, "identity"),
+        SeparableVariant((96, 64, 6, 8), DEEP, 4, (3, 1), 1, "clamp", 1, 1, 1, "identity", 1),
+        SeparableVariant((64, 64, 8, 4), DEEP, 2, (5, 1), 1, "silu", 1, 1, 0, "identity", 1),
     ],
 )
 def gemm_depthwise(
     tile: tuple[int, int, int, int], deep: int, run: int, window: tuple[int, int], biased: int,
-    before_code: str, scatter: int, bias: int, residual: int, code: str,
+    before_code: str, scatter: int, bias: int, residual: int, code: str, tensor: int,
 ):  # fmt: skip
     """Compute the convolutions of a `SeparableVariant`; numbers are those of `gemm`, in pairs of channels.
 
@@ -60,19 +64,20 @@ def gemm_depthwise(
     ``biased``; ``taps [taps, C]`` its weights; ``w [N, C]`` the pointwise ones. Blocks along z take parts of
     the sum over channels.
     """
-    shape = Tile(*tile)
+    shape = Tile(*tile, tensor)
     threads, tm, tn = shape.threads, shape.thread_rows, shape.thread_cols
-    block_rows, block_cols, col_gap = shape.rows, shape.cols, shape.col_gap
-    a_step, b_step = shape.rows + PAD, shape.cols + PAD
-    pairs = deep // CELL
-    a_size = deep * a_step
-    shared_size, acc_size = a_size + deep * b_step, tm * tn
+    block_rows, block_cols = shape.rows, shape.cols
+    col_run, col_gap = shape.col_run, shape.col_gap
+    (a_step, row_step), (b_step, col_step) = shape.steps_a, shape.steps_b
+    a_slice, b_slice = shape.slices
+    pairs, b_turns = deep // CELL, deep // DEPTH
+    a_size = b_turns * a_slice
+    shared_size, acc_size = a_size + b_turns * b_slice, tm * tn
     at_once = threads // pairs  # quads of rows that the block computes at once
     quads, runs = shape.rows // QUAD, QUAD // run
     spans = quads * runs
     slice_cells = DEPTH // CELL
     b_loads, b_gap = shape.cols * slice_cells // threads, threads // slice_cells
-    b_turns = deep // DEPTH
     b_floats = b_turns * b_loads * CELL
     tap_cols, step_w = window
     reach = (run - 1) * step_w + tap_cols  # columns that a run of pixels covers
@@ -81,8 +86,11 @@ def gemm_depthwise(
     wide = ((1 << reach) - 1) << TALLEST
     take, _ = cell_access(CELL)
     act = function_of(before_code)
-    place, multiply = placement(shape), products(shape)
-    finish_rows = store(CELL, shape, scatter, residual, code, run)
+    way = tensor_cores if tensor else multiply_adds
+    place, multiply, again = way.placement(shape), way.products(shape), multiply_adds.products(shape)
+    (fa_size, fb_size), tries = shape.scratch, 2 if tensor else 1
+    not_finite = tensor_cores.not_finite(acc_size)
+    finish_rows = store(CELL, shape, scatter, residual, code, 1 if tensor else run)
 
     def lines_of(tested: int):
         """Return a device function that adds all rows of a run's windows to ``sums [run * CELL]``."""
@@ -138,7 +146,7 @@ def gemm_depthwise(
                     made[e * QUAD + j * run + q] = act(sums[q * CELL + e], a, b)
         for e in range(CELL):
             for q in range(QUAD):
-                shared[to + u32(e * a_step + q)] = made[e * QUAD + q]
+                shared[to + u32(e * a_step + q * row_step)] = made[e * QUAD + q]
 
     def gemm_depthwise(
         x, taps, shifts, w, biases, r, y, rows, cols, terms, chunk, col_tiles, y_split, w_row, x_image,
@@ -147,8 +155,8 @@ def gemm_depthwise(
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
         acc = cuda.local.array(acc_size, np.float32)
-        fa = cuda.local.array(tm, np.float32)
-        fb = cuda.local.array(tn, np.float32)
+        fa = cuda.local.array(fa_size, np.float32)
+        fb = cuda.local.array(fb_size, np.float32)
         gb = cuda.local.array(b_floats, np.float32)
         bases = cuda.shared.array(spans, np.int32)  # where the windows of each run of pixels begin
         masks = cuda.shared.array(spans, np.int32)  # which rows and columns of these are inside the image
@@ -188,54 +196,61 @@ def gemm_depthwise(
         row, term = i32(t // slice_cells), i32(t % slice_cells)
         for i in range(b_loads):
             b_base[i] = i32(min(first_col + row + i * b_gap, cols - 1) * w_row + term)
-        for i in range(acc_size):
-            acc[i] = f(0.0)
-        place_row, place_col = place(t)
-        a_to = i32(mine * (CELL * a_step))
-        b_to = u32(a_size + term * (CELL * b_step) + row)
-        for first in range(part * chunk, last, pairs):
-            k = i32(first + mine)
-            for i in range(group, quads, at_once):
-                to = u32(a_to + i * QUAD)
-                if k < last:
-                    quad_of(
-                        i, x, taps, shifts, shared, to, bases, masks, k, x_line, x_row, terms, taps_h, free,
-                        seen, held, sums, made, before_a, before_b,
-                    )  # fmt: skip
-                else:
-                    for e in range(CELL):
-                        for q in range(QUAD):
-                            shared[to + u32(e * a_step + q)] = f(0.0)
-            for i in range(b_floats):
-                gb[i] = f(0.0)
-            for s in range(b_turns):
-                if first + s * slice_cells + term < last:
+        my_row, my_col, a_from, b_from = place(t)
+        a_to = i32(mine // slice_cells * a_slice + mine % slice_cells * (CELL * a_step))
+        b_to = u32(a_size + term * (CELL * b_step) + row * col_step)
+        few_terms = i32(min(DEPTH, CELL * terms))
+        for attempt in range(tries):
+            for i in range(acc_size):
+                acc[i] = f(0.0)
+            for first in range(part * chunk, last, pairs):
+                k = i32(first + mine)
+                for i in range(group, quads, at_once):
+                    to = u32(a_to + i * (QUAD * row_step))
+                    if k < last:
+                        quad_of(
+                            i, x, taps, shifts, shared, to, bases, masks, k, x_line, x_row, terms, taps_h,
+                            free, seen, held, sums, made, before_a, before_b,
+                        )  # fmt: skip
+                    else:
+                        for e in range(CELL):
+                            for q in range(QUAD):
+                                shared[to + u32(e * a_step + q * row_step)] = f(0.0)
+                for i in range(b_floats):
+                    gb[i] = f(0.0)
+                for s in range(b_turns):
+                    if first + s * slice_cells + term < last:
+                        for i in range(b_loads):
+                            take(w, b_base[i] + i32(first + s * slice_cells), gb, (s * b_loads + i) * CELL)
+                for s in range(b_turns):
                     for i in range(b_loads):
-                        take(w, b_base[i] + i32(first + s * slice_cells), gb, (s * b_loads + i) * CELL)
-            for s in range(b_turns):
-                for i in range(b_loads):
-                    for e in range(CELL):
-                        at = b_to + u32((s * DEPTH + e) * b_step + i * b_gap)
-                        shared[at] = gb[(s * b_loads + i) * CELL + e]
-            cuda.syncthreads()
-            turns = min(b_turns, (last - first + slice_cells - 1) // slice_cells)
-            for s in range(turns):
-                a_at = u32(place_row * QUAD + s * (DEPTH * a_step))
-                b_at = u32(a_size + place_col * QUAD + s * (DEPTH * b_step))
-                multiply(0, acc, fa, fb, shared, a_at, b_at)
-            cuda.syncthreads()
+                        for e in range(CELL):
+                            at = b_to + u32(s * b_slice + e * b_step + i * (b_gap * col_step))
+                            shared[at] = gb[(s * b_loads + i) * CELL + e]
+                cuda.syncthreads()
+                turns = min(b_turns, (last - first + slice_cells - 1) // slice_cells)
+                for s in range(turns):
+                    a_at, b_at = u32(s * a_slice), u32(a_size + s * b_slice)
+                    if tensor and attempt:
+                        a_at, b_at = a_at + u32(my_row * row_step), b_at + u32(my_col * col_step)
+                        again(few_terms, acc, fa, fb, shared, a_at, b_at)
+                    else:
+                        multiply(0, acc, fa, fb, shared, a_at + u32(a_from), b_at + u32(b_from))
+                cuda.syncthreads()
+            if tensor and attempt == 0 and not cuda.syncthreads_or(not_finite(acc)):
+                break
 
         added = cuda.local.array(tn, np.float32)
         values = cuda.local.array(4, np.float32)
         places = cuda.local.array(2, np.int32)
-        first_col += place_col * QUAD
+        first_col += my_col
         for j in range(tn):
-            n = first_col + j // QUAD * col_gap + j % QUAD
+            n = first_col + j // col_run * col_gap + j % col_run
             added[j] = f(0.0)
             if bias and n < cols:
                 added[j] = biases[u32(n)]
         finish_rows(
-            0, places, acc, added, values, r, y, first_row + place_row * QUAD, first_col, rows, cols,
+            0, places, acc, added, values, r, y, first_row + my_row, first_col, rows, cols,
             i32(part * y_split), y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line,
             r_image, r_plane, r_line, a, b,
         )  # fmt: skip

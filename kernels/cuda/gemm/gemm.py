@@ -15,23 +15,24 @@ from collections.abc import Callable
 import numpy as np
 
 from bslite.kernels.contracts.cuda.gemm import AFFINE, GATE, NONE, Gemm, GemmPairs, GemmVariant
+from bslite.kernels.cuda.gemm import tensor as tensor_cores
+from bslite.kernels.cuda.gemm import tile as multiply_adds
 from bslite.kernels.cuda.gemm.access import cell_access, split, within
 from bslite.kernels.cuda.gemm.prologue import factors, prologue
 from bslite.kernels.cuda.gemm.store import store
-from bslite.kernels.cuda.gemm.tile import DEPTH, PAD, QUAD, Tile, placement, products
+from bslite.kernels.cuda.gemm.tile import DEPTH, Tile, bounds
 from bslite.kernels.cuda.runtime.device import cuda, device_function
 from bslite.kernels.cuda.runtime.kernel import kernel
 
 i32 = np.int32  # Numba widens sums and products of int32 to int64
-REGISTERS = 128  # two blocks of 256 threads fit an SM: 16 warps hide each other's latencies
 
 
 def _make(
     cell: int, tile: tuple[int, int, int, int], window: int, across: int, scatter: int, bias: int,
-    residual: int, code: str, before: str, before_code: str,
+    residual: int, code: str, before: str, before_code: str, tensor: int,
 ) -> Callable[..., None]:  # fmt: skip
     """Return the kernel of a `GemmVariant`; numbers are in cells."""
-    shape = Tile(*tile)
+    shape = Tile(*tile, tensor)
     threads = shape.threads
     tm, tn = shape.thread_rows, shape.thread_cols
     run = DEPTH // cell  # cells of a row's slice
@@ -39,17 +40,21 @@ def _make(
     b_loads, b_gap = shape.cols * run // threads, threads // run
     col_cells = shape.cols // cell
     b_terms = threads // col_cells  # ``across``: terms that are loaded at once
-    a_step, b_step = shape.rows + PAD, shape.cols + PAD
-    a_size, slice_size = DEPTH * a_step, DEPTH * (a_step + b_step)
-    shared_size, acc_size = 2 * slice_size, tm * tn
+    (a_step, row_step), (b_step, col_step) = shape.steps_a, shape.steps_b
+    a_size, b_size = shape.slices
+    slice_size, acc_size = a_size + b_size, tm * tn
+    shared_size = 2 * slice_size
     a_floats, b_floats = a_loads * cell, b_loads * cell
-    col_gap = shape.col_gap
+    col_run, col_gap = shape.col_run, shape.col_gap
     prepared, gated = before != NONE, before == GATE
     factor_floats = factors(before, cell, a_loads)
     take, _ = cell_access(cell)
     fetch, apply = prologue(before, cell, a_loads, before_code)
     finish_rows = store(cell, shape, scatter, residual, code)
-    place, multiply = placement(shape), products(shape)
+    way = tensor_cores if tensor else multiply_adds
+    place, multiply, again = way.placement(shape), way.products(shape), multiply_adds.products(shape)
+    (fa_size, fb_size), tries = shape.scratch, 2 if tensor else 1
+    not_finite = tensor_cores.not_finite(acc_size)
     deep = window == 3
     block_rows, block_cols = shape.rows, shape.cols
 
@@ -57,16 +62,16 @@ def _make(
     def store_a(shared, at, ga):
         for i in range(a_loads):
             for e in range(cell):
-                shared[at + np.uint32(e * a_step + i * a_gap)] = ga[i * cell + e]
+                shared[at + np.uint32(e * a_step + i * (a_gap * row_step))] = ga[i * cell + e]
 
     @device_function
     def store_b(shared, at, gb):
         for i in range(b_loads):
             for e in range(cell):
                 if across:
-                    shared[at + np.uint32(i * b_terms * b_step + e)] = gb[i * cell + e]
+                    shared[at + np.uint32(i * b_terms * b_step + e * col_step)] = gb[i * cell + e]
                 else:
-                    shared[at + np.uint32(e * b_step + i * b_gap)] = gb[i * cell + e]
+                    shared[at + np.uint32(e * b_step + i * (b_gap * col_step))] = gb[i * cell + e]
 
     def body(
         x, w, biases, r, y, scale, shift, rows, cols, terms, chunk, col_tiles, inner, x_outer, x_inner,
@@ -77,8 +82,8 @@ def _make(
     ):  # fmt: skip
         shared = cuda.shared.array(shared_size, np.float32, alignment=16)
         acc = cuda.local.array(acc_size, np.float32)
-        fa = cuda.local.array(tm, np.float32)
-        fb = cuda.local.array(tn, np.float32)
+        fa = cuda.local.array(fa_size, np.float32)
+        fb = cuda.local.array(fb_size, np.float32)
         ga = cuda.local.array(a_floats, np.float32)
         gb = cuda.local.array(b_floats, np.float32)
         a_base = cuda.local.array(a_loads, np.int32)
@@ -95,7 +100,6 @@ def _make(
         first_row, first_col = i32(row_tile * block_rows), i32(col_tile * block_cols)
         row, term = i32(t // run), i32(t % run)
         part = i32(cuda.blockIdx.z)
-        k = i32(part * chunk + term)
         last = i32(min(terms, part * chunk + chunk))
 
         # Places beyond the last row or column repeat that row or column, and are never stored.
@@ -125,115 +129,132 @@ def _make(
                 n = min(first_col // cell + t % col_cells, cols // cell - 1)
                 b_base[i] = w_at + n
             else:
-                b_base[i] = w_at + min(first_col + row + i * b_gap, cols - 1) * w_row
-        channel, tap_w, tap_h, tap_d = k, i32(0), i32(0), i32(0)
-        if window:
-            tap, channel = split(k, depth)
-            tap, tap_w = split(tap, taps_w)
-            tap_d, tap_h = split(tap, taps_h)
-            tap_w, tap_h, tap_d = i32(tap_w * next_w), i32(tap_h * next_h), i32(tap_d * next_d)
+                n = min(i32(first_col + row + i * b_gap), i32(cols - 1))
+                b_base[i] = i32(w_at + n * w_row)
         end_w, end_h = i32(taps_w * next_w), i32(taps_h * next_h)
-        for i in range(acc_size):
-            acc[i] = np.float32(0.0)
-
-        place_row, place_col = place(t)
-        a_at, b_at = place_row * QUAD, a_size + place_col * QUAD
-        a_to = i32(term * (cell * a_step) + row)
-        b_to = i32(a_size + term * (cell * b_step) + row)
+        my_row, my_col, a_at, b_at = place(t)
+        a_to = i32(term * (cell * a_step) + row * row_step)
+        b_to = i32(a_size + term * (cell * b_step) + row * col_step)
         if across:
-            b_to = i32(a_size + t // col_cells * b_step + t % col_cells * cell)
-        there = i32(0)
+            b_to = i32(a_size + t // col_cells * b_step + t % col_cells * (cell * col_step))
+        there, few_terms = i32(0), i32(min(DEPTH, cell * terms))
         slices = i32((last - part * chunk + (run - 1)) // run)
-        for s in range(slices + 1):
-            if s < slices:  # the next slice goes into registers
-                for i in range(a_floats):
-                    ga[i] = np.float32(0.0)
-                for i in range(b_floats):
-                    gb[i] = np.float32(0.0)
-                there = i32(0)  # bit i is set where cell i of A exists
-                if window:
-                    offset = i32(tap_h * x_line + tap_w * x_row + channel)
-                    if deep:
-                        offset = i32(offset + tap_d * x_plane)
-                    for i in range(a_loads):
-                        inside = (
-                            k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
-                        )
+        for attempt in range(tries):
+            k = i32(part * chunk + term)
+            channel, tap_w, tap_h, tap_d = k, i32(0), i32(0), i32(0)
+            if window:
+                tap, channel = split(k, depth)
+                tap, tap_w = split(tap, taps_w)
+                tap_d, tap_h = split(tap, taps_h)
+                tap_w, tap_h, tap_d = i32(tap_w * next_w), i32(tap_h * next_h), i32(tap_d * next_d)
+            for i in range(acc_size):
+                acc[i] = np.float32(0.0)
+
+            to = i32(0)  # one slice of shared memory is written while the other is read
+            for s in range(slices + 1):
+                if s < slices:  # the next slice goes into registers
+                    for i in range(a_floats):
+                        ga[i] = np.float32(0.0)
+                    for i in range(b_floats):
+                        gb[i] = np.float32(0.0)
+                    there = i32(0)  # bit i is set where cell i of A exists
+                    if window:
+                        offset = i32(tap_h * x_line + tap_w * x_row + channel)
                         if deep:
-                            inside = inside and within(a_d[i] + tap_d, have_d)
-                        if inside:
-                            take(x, a_base[i] + offset, ga, i * cell)
-                            there = i32(there | i32(1 << i))
-                    if prepared and k < last:
-                        fetch(scale, shift, gates, channel, factor, summand)
-                    channel = i32(channel + run)
-                    while channel >= depth:
-                        channel = i32(channel - depth)
-                        tap_w = i32(tap_w + next_w)
-                        if tap_w == end_w:
-                            tap_w = i32(0)
-                            tap_h = i32(tap_h + next_h)
-                            if deep and tap_h == end_h:
-                                tap_h = i32(0)
-                                tap_d = i32(tap_d + next_d)
-                else:
-                    for i in range(a_loads):
-                        if k < last:
-                            take(x, a_base[i] + k, ga, i * cell)
-                            there = i32(there | i32(1 << i))
-                    if prepared and k < last:
-                        fetch(scale, shift, gates, k, factor, summand)
-                for i in range(b_loads):
-                    if across:
-                        kk = i32((k - term) * cell + t // col_cells + i * b_terms)
-                        if kk < i32(last * cell):
-                            take(w, b_base[i] + kk * w_row, gb, i * cell)
-                    elif k < last:
-                        take(w, b_base[i] + k, gb, i * cell)
-                k = i32(k + run)
-            if s > 0:
-                here = i32((s + 1) % 2 * slice_size)
-                multiply(0, acc, fa, fb, shared, np.uint32(here + a_at), np.uint32(here + b_at))
-            if s < slices:
-                to = i32(s % 2 * slice_size)
-                if prepared:
-                    apply(ga, there, factor, summand, before_a, before_b)
-                store_a(shared, np.uint32(to + a_to), ga)
-                store_b(shared, np.uint32(to + b_to), gb)
-            cuda.syncthreads()
+                            offset = i32(offset + tap_d * x_plane)
+                        for i in range(a_loads):
+                            inside = (
+                                k < last and within(a_h[i] + tap_h, have_h) and within(a_w[i] + tap_w, have_w)
+                            )
+                            if deep:
+                                inside = inside and within(a_d[i] + tap_d, have_d)
+                            if inside:
+                                take(x, a_base[i] + offset, ga, i * cell)
+                                there = i32(there | i32(1 << i))
+                        if prepared and k < last:
+                            fetch(scale, shift, gates, channel, factor, summand)
+                        channel = i32(channel + run)
+                        while channel >= depth:
+                            channel = i32(channel - depth)
+                            tap_w = i32(tap_w + next_w)
+                            if tap_w == end_w:
+                                tap_w = i32(0)
+                                tap_h = i32(tap_h + next_h)
+                                if deep and tap_h == end_h:
+                                    tap_h = i32(0)
+                                    tap_d = i32(tap_d + next_d)
+                    else:
+                        for i in range(a_loads):
+                            if k < last:
+                                take(x, a_base[i] + k, ga, i * cell)
+                                there = i32(there | i32(1 << i))
+                        if prepared and k < last:
+                            fetch(scale, shift, gates, k, factor, summand)
+                    for i in range(b_loads):
+                        if across:
+                            kk = i32((k - term) * cell + t // col_cells + i * b_terms)
+                            if kk < i32(last * cell):
+                                take(w, b_base[i] + kk * w_row, gb, i * cell)
+                        elif k < last:
+                            take(w, b_base[i] + k, gb, i * cell)
+                    k = i32(k + run)
+                if s > 0:
+                    here = i32(slice_size - to)
+                    if tensor and attempt:
+                        a_here = np.uint32(here + my_row * row_step)
+                        b_here = np.uint32(here + a_size + my_col * col_step)
+                        again(few_terms, acc, fa, fb, shared, a_here, b_here)
+                    else:
+                        a_here, b_here = np.uint32(here + a_at), np.uint32(here + a_size + b_at)
+                        multiply(0, acc, fa, fb, shared, a_here, b_here)
+                if s < slices:
+                    if prepared:
+                        apply(ga, there, factor, summand, before_a, before_b)
+                    a_there, b_there = np.uint32(to + a_to), np.uint32(to + b_to)
+                    if tensor and cell == 2:
+                        a_there = a_there & tensor_cores.EVEN
+                        if not across:
+                            b_there = b_there & tensor_cores.EVEN
+                    store_a(shared, a_there, ga)
+                    store_b(shared, b_there, gb)
+                to = i32(slice_size - to)
+                cuda.syncthreads()
+            if tensor and attempt == 0 and not cuda.syncthreads_or(not_finite(acc)):
+                break
 
         sums = cuda.local.array(tn, np.float32)
         values = cuda.local.array(4, np.float32)
         places = cuda.local.array(2, np.int32)
-        first_col += place_col * QUAD
+        first_col += my_col
         for j in range(tn):
-            n = first_col + j // QUAD * col_gap + j % QUAD
+            n = first_col + j // col_run * col_gap + j % col_run
             sums[j] = np.float32(0.0)
             if bias and n < cols:
                 sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
         y_at = i32(outer_at * y_outer + inner_at * y_inner + part * y_split)
         finish_rows(
-            0, places, acc, sums, values, r, y, first_row + place_row * QUAD, first_col, rows, cols, y_at,
+            0, places, acc, sums, values, r, y, first_row + my_row, first_col, rows, cols, y_at,
             y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
         )  # fmt: skip
 
     return body
 
 
-LARGE, MIDDLE, SMALL = (128, 128, 8, 8), (64, 64, 8, 4), (32, 32, 4, 4)
+LARGE, WIDE, MIDDLE, SMALL = (128, 128, 8, 8), (96, 64, 6, 8), (64, 64, 8, 4), (32, 32, 4, 4)
 
 
-@kernel(Gemm, registers=REGISTERS, blocks=2, samples=[
+@kernel(Gemm, registers=168, bounds=bounds, samples=[
     GemmVariant(LARGE, bias=1), GemmVariant(LARGE, 2, bias=1), GemmVariant(SMALL, 2, bias=1, code="silu"),
     GemmVariant(SMALL, 3, scatter=1, bias=1),
     GemmVariant(LARGE, 2, bias=1, before=AFFINE, before_code="relu"),
+    GemmVariant(SMALL, 2, bias=1, code="relu", tensor=1), GemmVariant(SMALL, across=1, tensor=1),
 ])  # fmt: skip
-def gemm(tile, window, across, scatter, bias, residual, code, before, before_code):
+def gemm(tile, window, across, scatter, bias, residual, code, before, before_code, tensor):
     """Compute a product in cells of one float: a slice of a row is 8 lanes of 4 bytes."""
-    return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code)
+    return _make(1, tile, window, across, scatter, bias, residual, code, before, before_code, tensor)
 
 
-@kernel(GemmPairs, registers=REGISTERS, blocks=2, samples=[
+@kernel(GemmPairs, registers=168, bounds=bounds, samples=[
     GemmVariant(LARGE, bias=1), GemmVariant(LARGE, across=1),
     GemmVariant(LARGE, 2, bias=1, residual=1, code="relu"),
     GemmVariant(LARGE, 3, scatter=1, bias=1, residual=1, code="silu"),
@@ -241,7 +262,10 @@ def gemm(tile, window, across, scatter, bias, residual, code, before, before_cod
     GemmVariant(SMALL, bias=1), GemmVariant(SMALL, 2, bias=1, residual=1),
     GemmVariant(LARGE, bias=1, before=AFFINE, before_code="relu"),
     GemmVariant(LARGE, bias=1, residual=1, before=GATE),
+    GemmVariant(WIDE, across=1, tensor=1), GemmVariant(WIDE, 2, bias=1, residual=1, code="relu", tensor=1),
+    GemmVariant(MIDDLE, 2, bias=1, code="relu", tensor=1), GemmVariant(SMALL, bias=1, tensor=1),
+    GemmVariant(WIDE, bias=1, before=AFFINE, before_code="relu", tensor=1),
 ])  # fmt: skip
-def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code):
+def gemm_pairs(tile, window, across, scatter, bias, residual, code, before, before_code, tensor):
     """Compute a product in cells of two floats: a slice of a row is 4 lanes of 8 bytes."""
-    return _make(2, tile, window, across, scatter, bias, residual, code, before, before_code)
+    return _make(2, tile, window, across, scatter, bias, residual, code, before, before_code, tensor)

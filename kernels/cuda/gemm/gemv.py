@@ -97,7 +97,7 @@ def _make(
 
 SAMPLES = [
     GemvVariant(rows, outputs, across, THREADS, bias=1, code="relu")
-    for rows, outputs, across in ((1, 1, 256), (1, 4, 32), (4, 2, 64), (8, 2, 32))
+    for rows, outputs, across in ((1, 1, 256), (1, 4, 32), (4, 4, 128), (8, 2, 32))
 ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bslite.kernels.cuda.gemm.access import cell_access, split
-from bslite.kernels.cuda.gemm.tile import QUAD, Tile, unrolled
+from bslite.kernels.cuda.gemm.tile import Tile, unrolled
 from bslite.kernels.cuda.math.functions import function_of
 from bslite.kernels.cuda.runtime.device import device_function
 
@@ -25,15 +25,15 @@ def store(
     side by side in a line.
     """
     tm, tn = shape.thread_rows, shape.thread_cols
-    row_gap, col_gap = shape.row_gap, shape.col_gap
-    quad_cells = QUAD // cell
+    row_run, row_gap, col_gap = shape.row_run, shape.row_gap, shape.col_gap
+    run_cells = shape.col_run // cell
     take, put = cell_access(cell)
     activate = function_of(code)
 
     @device_function
     def finish_cell(c, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b):
         """Apply the epilogue to cell c of a thread's row i, and store it."""
-        n = first_col + c // quad_cells * col_gap + c % quad_cells * cell
+        n = first_col + c // run_cells * col_gap + c % run_cells * cell
         if n < cols:
             for e in range(cell):
                 values[e] = acc[i * tn + c * cell + e] + sums[c * cell + e]
@@ -52,7 +52,7 @@ def store(
         i, places, acc, sums, values, r, y, first_row, first_col, rows, cols, y_at, y_row, r_row,
         pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, act_a, act_b,
     ):  # fmt: skip
-        m = i32(first_row + i // QUAD * row_gap + i % QUAD)
+        m = i32(first_row + i // row_run * row_gap + i % row_run)
         if m < rows:
             if scatter and i % together:
                 at, r_at = i32(places[0] + i % together * y_row), i32(places[1] + i % together * r_row)

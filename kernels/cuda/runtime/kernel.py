@@ -47,6 +47,7 @@ class Kernel:
     blocks: int = 1
     since: tuple[int, int] = (8, 0)
     dynamic: Callable[[Mapping[str, Any]], int] = _none
+    bounds: Callable[[Mapping[str, Any]], tuple[int, int]] | None = None
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -65,7 +66,8 @@ class Kernel:
 
     def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
         """Return a variant's PTX for GPUs of this compute capability; needs no GPU. Not in the simulator."""
-        return str(compile_ptx(self.make(**variant), self.signature, capability, (self.threads, self.blocks)))
+        threads = self.bounds(variant) if self.bounds else (self.threads, self.blocks)
+        return str(compile_ptx(self.make(**variant), self.signature, capability, threads))
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """Return ``given``, arrays and numbers by name, in the order and types of the parameters."""
@@ -88,6 +90,7 @@ def kernel(
     since: tuple[int, int] = (8, 0),
     samples: Sequence[LaunchVariant],
     dynamic: Callable[[Mapping[str, Any]], int] = _none,
+    bounds: Callable[[Mapping[str, Any]], tuple[int, int]] | None = None,
 ) -> Callable[[Callable[..., Callable[..., None]]], Kernel]:
     """Register a function that builds the kernels of launches with records of this type.
 
@@ -100,7 +103,9 @@ def kernel(
         taken = list(inspect.signature(make(**variants[0])).parameters)
         if taken != (wanted := [*arrays, *scalars]):
             raise RuntimeError(f"CUDA kernel {name!r} takes {taken}, its record has {wanted}")
-        made = Kernel(name, make, arrays, scalars, variants, threads, registers, blocks, since, dynamic)
+        made = Kernel(
+            name, make, arrays, scalars, variants, threads, registers, blocks, since, dynamic, bounds
+        )
         return KERNELS.add(name, made)
 
     return register

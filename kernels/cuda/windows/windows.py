@@ -26,7 +26,7 @@ THREADS = 128
 
 f = np.float32
 u, u64, i64 = np.uint32, np.uint64, np.int64
-GROUPS, EACH = 8, 4  # threads that share a window over a whole image; partial results of each
+EACH = 4  # partial results of each thread that shares a window over a whole image
 SPAN = 3  # cells of a table's entry
 ACTS = ("identity", CODES["identity"])
 
@@ -95,26 +95,26 @@ def pool(largest: int, affine: int, activation: str, threads: int):
 
 @kernel(
     WholePool,
-    threads=32 * GROUPS,
+    threads=512,
     registers=88,
     samples=[
-        WholePoolVariant(largest, affine, activation, lanes=32)
-        for largest, affine, activation in ((0, 0, "identity"), (1, 1, "relu"))
+        WholePoolVariant(0, 0, "identity", lanes=32, sharing=8),
+        WholePoolVariant(1, 1, "relu", lanes=8, sharing=64),
     ],
 )
-def whole_pool(largest: int, affine: int, activation: str, lanes: int):
+def whole_pool(largest: int, affine: int, activation: str, lanes: int, sharing: int):
     """Compute a `pool` with one window over all ``pixels`` of each image, which lie ``x_pixel`` apart. A
-    block ``[lanes, GROUPS]`` takes ``lanes`` channels of one image, channels fastest.
+    block ``[lanes, sharing]`` takes ``lanes`` channels of one image, channels fastest.
 
-    Thread g of a channel takes pixels g, g + GROUPS, ... in turn into EACH partial results, which are as many
-    loads under way; then EACH and GROUPS are combined in order. So the order of a sum depends on the number
-    of pixels alone. Rows of ``lanes`` cells in shared memory: no two of a warp in one bank. The loop is
-    unrolled to 16 loads under way, of 512 threads at 88 registers: 32 KB on an SM.
+    Thread g of a channel takes pixels g, g + sharing, ... in turn into EACH partial results, which are as
+    many loads under way; then EACH and ``sharing`` are combined in order. Rows of ``lanes`` cells in shared
+    memory: no two of a warp in one bank. The loop is unrolled to 16 loads under way, of 512 threads at 88
+    registers: 32 KB on an SM.
     """
     ends = activation not in ACTS
     act = function_of(activation)
     empty = f(-np.inf) if largest else f(-0.0)
-    cells = GROUPS * lanes
+    cells = sharing * lanes
 
     def whole_pool(
         x, y, scale, shift, pixels, channels, groups, x_image, x_pixel, x_channel, y_image, y_channel, a, b
@@ -129,9 +129,9 @@ def whole_pool(largest: int, affine: int, activation: str, lanes: int):
             parts[e] = empty
         if channel < u(channels):
             start = i64(image) * x_image + i64(channel) * x_channel
-            for first in range(mine, pixels, GROUPS * EACH):
+            for first in range(mine, pixels, sharing * EACH):
                 for e in range(EACH):
-                    pixel = i64(first) + e * GROUPS
+                    pixel = i64(first) + e * sharing
                     v = x[u64(start + min(pixel, i64(pixels) - 1) * x_pixel)]  # no branch between loads
                     v = v if pixel < pixels else empty
                     parts[e] = larger(parts[e], v) if largest else parts[e] + v
@@ -142,7 +142,7 @@ def whole_pool(largest: int, affine: int, activation: str, lanes: int):
         cuda.syncthreads()
         if mine == u(0) and channel < u(channels):
             total = shared[lane]
-            for g in range(1, GROUPS):
+            for g in range(1, sharing):
                 v = shared[u(u(g) * u(lanes)) + lane]
                 total = larger(total, v) if largest else total + v
             if not largest:

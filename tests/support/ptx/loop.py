@@ -133,6 +133,19 @@ def directed(a, b, c, way):
     return near
 
 
+@njit
+def tf32(cell):
+    """The number that a product of matrices sees: 13 bits of the significand do not count."""
+    return np.uint32(cell & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@njit
+def cut_off(total):
+    """A float64 as float32, towards zero."""
+    near = np.float32(total)
+    return np.nextafter(near, np.float32(0.0)) if abs(np.float64(near)) > abs(total) else near
+
+
 def _to(kind: Any) -> Any:
     @njit
     def convert(x, low, high):

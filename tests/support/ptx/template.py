@@ -80,6 +80,7 @@ def run(
     act = np.zeros(32, np.bool_)
     words = np.zeros(128, np.int64)
     banks = np.zeros(32, np.int64)
+    products = np.zeros(128, np.float32)  # of matrices
     passed = 0
     while True:
         spun = False
@@ -286,6 +287,24 @@ def run(
                                 file_u64[base + i[11] * 32 + t] = 1
                         T = spare
                         whole = False
+                    elif op == CONTROL["mma"]:
+                        for t in range(32):
+                            if not act[t]:
+                                return wrong(info, SHUFFLE, pc, w * 32 + t, 0, w * 32 + t)
+                        for t in range(32):  # sums of rows t/4 and t/4 + 8, columns 2*(t%4) and one more
+                            for v in range(4):
+                                m, n = t // 4 + v // 2 * 8, t % 4 * 2 + v % 2
+                                total = np.float64(file_f32[2 * (base + i[17 + v] * 32 + t)])
+                                for k in range(8):
+                                    left = base + i[2 + k // 4 * 2 + m // 8] * 32 + m % 8 * 4 + k % 4
+                                    right = base + i[15 + k // 4] * 32 + n * 4 + k % 4
+                                    a, b = tf32(file_u32[2 * left]), tf32(file_u32[2 * right])
+                                    total += np.float64(a) * np.float64(b)
+                                products[v * 32 + t] = cut_off(total)
+                        for v in range(4):
+                            for t in range(32):
+                                file_f32[2 * (base + i[11 + v] * 32 + t)] = products[v * 32 + t]
+                        kept = False
                     elif op == CONTROL["pack"]:
                         for t in range(32):
                             low = np.uint64(file_u32[2 * (A + t)])

@@ -15,10 +15,11 @@ from support.ptx.semantics import CONTROL, OPCODES
 Rows = npt.NDArray[np.int64]
 
 #: Columns of an instruction: what, where to, from what, under which predicate (a row, -1: always), whether
-#: that must be false, the displacement of an address, and the values an access takes, at most four.
+#: that must be false, the displacement of an address, and the values an access takes, at most four; or the
+#: four results of a product of matrices and the operands beyond the fourth.
 COLUMNS = (
     "op", "to", "a", "b", "c", "d", "guard", "unless", "displacement", "width", "values",
-    "v0", "v1", "v2", "v3",
+    "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9",
 )  # fmt: skip
 SPECIAL = [f"%{what}.{axis}" for what in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
 _REGISTER = re.compile(r"%[a-zA-Z_]\w*(?:\.[xyz])?")
@@ -28,6 +29,7 @@ _CONST = re.compile(r"\.const\s+\.align\s+\d+\s+\.b8\s+([\w$]+)\[\d+\]\s*=\s*\{(
 #: What instructions say of caches and of an order of accesses that this machine has anyway.
 _HINTS = {"cg", "ca", "cs", "nc", "relaxed", "acquire", "release", "volatile", "gpu", "sys", "uni"}
 _BARE = {"ret": "ret", "exit": "ret", "bar.sync": "bar", "barrier.sync": "bar"}
+_MMA = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 #: Accesses by which blocks speak to each other on purpose.
 _COHERENT = {"cg", "relaxed", "acquire", "release", "volatile"}
 
@@ -158,6 +160,11 @@ def _instruction(
         a, b, c, d = map(source, given[1:])
         return {**row, "op": CONTROL["shfl.bfly"], "to": p.row(value), "a": a, "b": b, "c": c, "d": d,
                 "v0": p.row(inside or "%ignored")}  # fmt: skip
+    if mnemonic == _MMA:
+        made, left, right, added = map(several, given)
+        rows = [*map(p.row, made), *map(source, (*right, *added))]
+        operands_of = {"abcd"[i]: source(text) for i, text in enumerate(left)}
+        return {**row, "op": CONTROL["mma"], **operands_of, **{f"v{i}": r for i, r in enumerate(rows)}}
     if parts[0] in ("ld", "st") and parts[1] == "param":
         p_row = source(given[1].strip("[]"))
         op = OPCODES["cvt.s64.s32" if parts[2] == "s32" else "mov.b64"]

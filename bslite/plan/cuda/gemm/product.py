@@ -105,7 +105,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
     act = activation(layer.activation)
     check_sizes(b, p)
     record = _record(p, p.y, p.outputs, act)
-    cell = 2 if _even(b, p, record) else 1
+    cell = 2 if _even(p, record) else 1
     read = sum(4 * size_of(v.shape) for v in (*p.reads, *p.writes))
     slots = cell * p.before.slots if p.before is not None else 0.0
     problem = Problem(p.rows, p.cols, p.terms, p.batch, cell, read + 4 * p.cols * p.terms, slots)
@@ -138,7 +138,7 @@ def _tiled(b: CudaBuilder, p: Product, choice: Choice, cell: int, act: Activatio
     grid = (col_tiles * -(-p.rows // tile.rows), p.batch, parts)
     variant = GemmVariant(
         tile.constants, p.axes, p.across, p.scatter, int(p.bias is not None), int(p.residual is not None),
-        act.function,
+        act.function, tensor=tile.tensor,
     )  # fmt: skip
     if p.before is not None:
         variant = replace(variant, before=p.before.kind, before_code=p.before.activation.function)
@@ -169,7 +169,7 @@ def _few_rows(b: CudaBuilder, p: Product, problem: Problem, act: Activation) -> 
 
     A product therefore has the same bits whatever follows it. Returns what `append` returns.
     """
-    cell = 2 if in_pairs(b, (p.x, p.w), (p.x_row, p.w_row, p.terms)) else 1
+    cell = 2 if in_pairs((p.x, p.w), (p.x_row, p.w_row, p.terms)) else 1
     g = choose_groups(Problem(p.rows, p.cols, p.terms, 1, cell, problem.memory_bytes), b.machine)
     joined = g.parts > 1 or p.residual is not None
     variant = GemvVariant(g.rows, g.outputs, g.across, g.threads, int(p.bias is not None), act.function)
@@ -208,16 +208,15 @@ def join(b: CudaBuilder, p: Product, memory: View, parts: int, act: Activation) 
     launch(b, record, variant, (-(-p.count // threads),), (threads,), [memory, *p.reads], p.writes)
 
 
-def _even(b: CudaBuilder, p: Product, record: Gemm) -> bool:
+def _even(p: Product, record: Gemm) -> bool:
     """Return whether everything that the kernel moves lies in pairs of floats."""
     places = [p.x, p.w, p.y, *([p.residual] if p.residual else []), *([p.before.scale] if p.before else [])]
-    return in_pairs(b, places, [p.cols]) and even(record)
+    return in_pairs(places, [p.cols]) and even(record)
 
 
-def in_pairs(b: CudaBuilder, places: Sequence[Operand], strides: Sequence[int]) -> bool:
-    """Return whether pairs begin on multiples of 8 bytes. A caller's own memory may begin anywhere."""
-    ours = all(name not in b.buffers or b.buffers[name].kind == "arena" for name, _ in places)
-    return ours and all(n % 2 == 0 for n in (*strides, *(at for _, at in places)))
+def in_pairs(places: Sequence[Operand], strides: Sequence[int]) -> bool:
+    """Return whether pairs begin on multiples of 8 bytes, as all buffers do."""
+    return all(n % 2 == 0 for n in (*strides, *(at for _, at in places)))
 
 
 def check_sizes(b: CudaBuilder, p: Product) -> None:

@@ -4,15 +4,12 @@ A batch norm, a gate (the product of squeeze-and-excitation) or a depthwise filt
 convolution alone needs no launch of its own, and its result need not be in memory: the convolution's kernel
 computes it from that layer's inputs (`kernels.cuda.gemm.prologue`, `kernels.cuda.gemm.depthwise`). The kernel
 recomputes it for every tile of columns and, for a filter wider than a pixel, for every tap. Each pair is
-therefore priced together and apart. Apart, the convolution is given the lesser of our kernel's time and the
-time that the best library might take, because a convolution of its own can run in the library; that is
-measured only later.
+therefore priced together and apart.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.cuda.gemm import AFFINE, DEPTHWISE, GATE
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
@@ -24,7 +21,6 @@ from bslite.plan.cuda.stack.stages import piece_of
 from bslite.plan.cuda.stack.steps import cut_of
 from bslite.plan.shared.activation import activation
 
-LIBRARY = 0.8  # share of our kernel's time that a library's best kernel may take
 SELECTED = 1.0  # slots per element to select zero for elements outside the input
 FACTORS = 2.0  # slots per element for a channel's numbers: all rows of a thread share a slice's
 GATED = 4.5  # slots per element for a gate and its place
@@ -180,7 +176,7 @@ def seconds_together(b: CudaBuilder, prologue: Prologue) -> float:
 
 
 def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
-    """Return the predicted seconds of the two layers apart, the convolution as fast as a library may be."""
+    """Return the predicted seconds of the two layers apart."""
     first, made = prologue.first, size_of(b.shapes[prologue.first.name])
     piece = piece_of(first, prologue.value, b.spec, b.shapes)
     cut = cut_of(b, [piece], prologue.value) if piece is not None else None
@@ -190,11 +186,4 @@ def seconds_apart(b: CudaBuilder, prologue: Prologue) -> float:
     else:
         alone = cut.seconds
     product = _product(b, prologue.then, made)
-    return alone + _library(product, choose(product, b.machine, b.tuning).seconds, b.machine)
-
-
-def _library(p: Problem, ours: float, machine: GpuMachine) -> float:
-    """Return the least seconds that a library may take; it meets the machine's limits, too."""
-    adds = p.rows * p.cols * p.terms / (machine.sms * machine.lanes * machine.clock)
-    bound = max(adds, p.memory_bytes / machine.memory_bandwidth) + machine.launch
-    return max(bound, LIBRARY * ours)
+    return alone + choose(product, b.machine, b.tuning).seconds

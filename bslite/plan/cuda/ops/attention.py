@@ -72,7 +72,7 @@ def _step(b: CudaBuilder, layer: Layer, matrices: Matrices) -> None:
     ours = [views[role] for role in "qkvy"]
     axes = [tuple(runs[role]) for role in "qkvy"]
     strides = [s for run, view in zip(axes, ours, strict=True) for s in (*run, view.strides[-2])]
-    cell = 2 if in_pairs(b, [v.start for v in ours], [depth, features, *strides]) else 1
+    cell = 2 if in_pairs([v.start for v in ours], [depth, features, *strides]) else 1
     variant = AttentionVariant(
         tiles.tile, tiles.width, int(mask_kind), int(attrs["is_causal"]), int(attrs["no_key"] == "zero")
     )

@@ -18,7 +18,7 @@ from bslite.plan.core.windows import Window, made_by, volume, windows_of
 from bslite.plan.cuda.depthwise import is_depthwise, lower_depthwise
 from bslite.plan.cuda.gemm.product import Before, Product, append
 from bslite.plan.cuda.launch import CudaBuilder
-from bslite.plan.cuda.library import LibraryCall, Prologue
+from bslite.plan.cuda.library import LibraryCall
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
@@ -32,15 +32,10 @@ def lower_conv(b: CudaBuilder, layer: Layer) -> None:
 
 
 def convolution(
-    b: CudaBuilder,
-    layer: Layer,
-    value: str,
-    before: Before | None = None,
-    beside: Sequence[View] = (),
-    form: Prologue | None = None,
+    b: CudaBuilder, layer: Layer, value: str, before: Before | None = None, beside: Sequence[View] = ()
 ) -> None:
     """Append a dense or grouped convolution of ``value``: the layer's input or, with a prologue, the
-    prologue's input. ``beside`` is the prologue's other operand; ``form`` describes the prologue for torch.
+    prologue's input. ``beside`` is the prologue's other operand.
     """
     node = layer.node
     (window,) = windows_of(node, b.spec.param_shapes(node), b.shapes, layer.name)
@@ -49,7 +44,7 @@ def convolution(
     y, residual = b.write(layer.name), residual_of(b, layer)
     _convolve(
         b, layer, x, y, residual, window, filters_of(b, layer), weights,
-        library_of(layer, x, y, residual, form), before, beside,
+        None if before else library_of(layer, x, y, residual), before, beside,
     )  # fmt: skip
 
 
@@ -177,9 +172,7 @@ def forwards(b: CudaBuilder, view: View) -> View:
     return fresh
 
 
-def library_of(
-    layer: Layer, x: View, y: View, residual: View | None, before: Prologue | None = None
-) -> LibraryCall | None:
+def library_of(layer: Layer, x: View, y: View, residual: View | None) -> LibraryCall | None:
     """Return the same convolution as a torch call; None where it pads the two sides differently."""
     attrs = layer.node.attrs
     axes = len(x.shape) - 2
@@ -187,6 +180,5 @@ def library_of(
     if padding != attrs["padding"][axes:]:
         return None
     return LibraryCall(
-        layer.node.op, x, y, residual, attrs["stride"], padding, attrs["dilation"], attrs["groups"],
-        before=before,
+        layer.node.op, x, y, residual, attrs["stride"], padding, attrs["dilation"], attrs["groups"]
     )  # fmt: skip

@@ -16,7 +16,9 @@ from bslite.plan.shared.activation import activation, affine
 from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
 THREADS = 128
-GROUPS = 8  # threads that share a channel's pixels in a pool over the whole image
+#: A block's channels in a pool over the whole image, and the threads that share a channel's pixels: where
+#: there are blocks for all SMs, and where there are not, for so many pixels at least.
+MANY, FEW = (32, 8), {2048: (8, 64), 512: (8, 32)}
 
 
 @CUDA.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -53,15 +55,19 @@ def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
     y = b.write(layer.name)
     norm = affine(b, layer.affine)
     name, first, second = activation(layer.activation)
-    lanes = min(32, b.machine.block_threads // GROUPS)
+    count, (lanes, sharing) = size_of(tuple(sizes)), MANY
+    if -(-c // lanes) * n < b.machine.sms:
+        lanes, sharing = next((few for least, few in FEW.items() if count >= least), MANY)
+    lanes = max(1, min(lanes, b.machine.block_threads // sharing))
+    sharing = min(sharing, b.machine.block_threads)
     groups = -(-c // lanes)
-    variant = WholePoolVariant(_largest(layer), int(norm is not None), name, lanes)
+    variant = WholePoolVariant(_largest(layer), int(norm is not None), name, lanes, sharing)
     record = WholePool(
-        x.start, y.start, *(norm or (x.start, x.start)), size_of(tuple(sizes)), c, groups,
+        x.start, y.start, *(norm or (x.start, x.start)), count, c, groups,
         x_image=x.strides[0], x_pixel=pixels[-1][1] if pixels else 0, x_channel=x.strides[1],
         y_image=y.strides[0], y_channel=y.strides[1], a=first, b=second,
     )  # fmt: skip
-    launch(b, record, variant, [groups * n], [lanes, GROUPS], [x], [y])
+    launch(b, record, variant, [groups * n], [lanes, sharing], [x], [y])
     return True
 
 

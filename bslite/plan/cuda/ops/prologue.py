@@ -22,8 +22,7 @@ from bslite.plan.cuda.gemm.prologues import Prologue, element_slots, separable_o
 from bslite.plan.cuda.gemm.separable_tiles import CELL, DEEP, SeparableChoice, choose_separable
 from bslite.plan.cuda.gemm.separable_tiles import Separable as Problem
 from bslite.plan.cuda.launch import CudaBuilder, launch
-from bslite.plan.cuda.library import Prologue as Form
-from bslite.plan.cuda.ops.conv import convolution, evenly, forwards, library_of
+from bslite.plan.cuda.ops.conv import convolution, evenly, forwards
 from bslite.plan.shared.activation import activation, affine
 from bslite.plan.shared.conv import residual_of
 
@@ -47,13 +46,13 @@ def _elementwise(b: CudaBuilder, prologue: Prologue) -> None:
         numbers = affine(b, first.node)
         assert numbers is not None
         before = Before(AFFINE, act, *numbers, slots=slots)
-        convolution(b, prologue.then, prologue.value, before, form=Form(AFFINE, act))
+        convolution(b, prologue.then, prologue.value, before)
     else:
         assert prologue.gate is not None
         gate = forwards(b, b.read(prologue.gate))
         image = gate.strides[0] if gate.shape[0] > 1 else 0
         before = Before(GATE, act, gate.start, gate.start, image, slots)
-        convolution(b, prologue.then, prologue.value, before, [gate], Form(GATE, act, gate))
+        convolution(b, prologue.then, prologue.value, before, [gate])
 
 
 def _separable(b: CudaBuilder, prologue: Prologue) -> bool:
@@ -73,14 +72,14 @@ def _separable(b: CudaBuilder, prologue: Prologue) -> bool:
             strides |= {f"{name}_image": image, f"{name}_plane": choice.strip * pixel, f"{name}_line": line}
         outputs = replace(outputs, **strides)
     strides_x = x.strides[0], x.strides[2], x.strides[3]
-    if not (in_pairs(b, [v.start for v in (x, *made)], [s.cols, s.terms, *strides_x]) and even(outputs)):
+    if not (in_pairs([v.start for v in (x, *made)], [s.cols, s.terms, *strides_x]) and even(outputs)):
         return False
     bias, act = then.node.params.get("bias"), activation(then.activation)
     weights = Operand(b.const("filters", then.node.params["weight"]), 0)
     p = Product(
         s.rows, s.cols, s.terms, x.start, weights, y.start, x.strides[3], s.terms, outputs, [x, *made[1:]],
         [y], scatter=int(scattered), residual=None if residual is None else residual.start,
-        bias=b.const("param", bias) if bias else None, library=library_of(then, x, y, residual),
+        bias=b.const("param", bias) if bias else None,
     )  # fmt: skip
     record = _record(b, first, p, x, s, choice)
     check_sizes(b, p)
@@ -109,11 +108,11 @@ def _launches(
 ) -> None:  # fmt: skip
     """Append the product and, where sums are in parts, the join."""
     before = activation(first.activation)
-    tile, parts, at = choice.tile, choice.parts, len(b.steps)
+    tile, parts = choice.tile, choice.parts
     biased = first.node.params.get("bias") is not None
     variant = SeparableVariant(
         tile.constants, DEEP, choice.run, (s.taps[1], s.step[1]), int(biased), before.function, p.scatter,
-        int(p.bias is not None), int(p.residual is not None), act.function,
+        int(p.bias is not None), int(p.residual is not None), act.function, tile.tensor,
     )  # fmt: skip
     record = replace(record, a=act.a, b=act.b, before_a=before.a, before_b=before.b)
     writes = list(p.writes)
@@ -129,8 +128,3 @@ def _launches(
     launch(b, in_cells(record, CELL), variant, grid, (tile.threads,), p.reads, writes)
     if parts > 1:
         join(b, p, memory, parts, act)
-    attrs = first.node.attrs
-    padding = attrs["padding"]
-    if p.library is not None and padding[:2] == padding[2:]:
-        form = Form(DEPTHWISE, before, None, biased, attrs["stride"], padding[:2])
-        b.steps[at].library = replace(p.library, before=form, steps=len(b.steps) - at, activation=act)
