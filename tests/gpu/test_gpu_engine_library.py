@@ -139,7 +139,7 @@ def test_launches_of_two_layers_stay_ours(gpu: TorchGpu) -> None:
     spec, x = with_prologues(), RNG.standard_normal((2, 4, 5, 6), np.float32)
     for _ in range(3):
         close(engine.run(spec, [x], tuning=Tuning(prologues=True))[0], expected(spec, x))
-    assert calls_of(spec) == ["conv2d"]
+    assert calls_of(spec) == ["conv2d", "conv2d"]  # of four: a batch norm and a gate come before the others
 
 
 def test_ours_where_it_is_faster(gpu: TorchGpu) -> None:

@@ -27,7 +27,6 @@ MOST_FLOPS = 5e5
 ELSEWHERE = {
     "test_gpu_index.py": {"gather_pairs", "scatter_sorted", "topk_merge", "topk_tiles"},
     "test_gpu_products.py": {"gemv_pairs"},
-    "test_gpu_prologue.py": {"gemm_depthwise"},
     "test_gpu_recurrent.py": {"recurrent_gates", "recurrent_wide"},
     "test_gpu_rows.py": {
         "normalize_join", "normalize_part", "reduce_merge", "reduce_merge_place", "reduce_part",

@@ -1,12 +1,9 @@
 """Layers that run on the way into a convolution on a GPU: which do, and that it changes no bit."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from support.check import Array
 from support.gpu_cases import check_spec_on_cuda
-from support.gpu_simulate import launch
 from support.layers import Model
 from support.noise import noise
 from support.plans import gpu_plan_of
@@ -14,26 +11,19 @@ from support.plans import gpu_plan_of
 from bslite import ModelSpec, reference
 from bslite.engines.cuda import engine
 from bslite.engines.cuda.simulated import SimulatedDriver
-from bslite.kernels.cuda import KERNELS
-from bslite.kernels.cuda.math.functions import CODES
 from bslite.plan import Plan
 from bslite.plan.cuda.tuning import Tuning
 
 pytestmark = pytest.mark.simulator
 
 MACHINE = SimulatedDriver.machine
-PRODUCTS = ("gemm", "gemm_pairs", "gemm_depthwise")
+PRODUCTS = ("gemm", "gemm_pairs")
 
 
 def kinds(plan: Plan) -> list[str]:
     """Of each product that has one, which."""
-    found = []
-    for step in plan.steps:
-        if step.kernel == "gemm_depthwise":
-            found.append("depthwise")
-        elif step.kernel in PRODUCTS and step.variant.constants()["before"] != "none":
-            found.append(step.variant.constants()["before"])
-    return found
+    found = [s.variant.constants()["before"] for s in plan.steps if s.kernel in PRODUCTS]
+    return [kind for kind in found if kind != "none"]
 
 
 #: Every pair that can be one launch is one, whatever its price.
@@ -73,45 +63,20 @@ def test_a_gate_before_a_projection(c: int, act: str | None) -> None:
     assert kinds(check(m.graph.build(y), noise(3, c, 4, 5))) == ["gate"]
 
 
-CASES = [
-    # images, channels, filters, rows, columns, taps, stride, padding
-    (2, 8, 6, 5, 8, 3, 1, 1),
-    (1, 34, 12, 7, 7, 3, 2, 1),
-    (2, 6, 20, 9, 6, 5, 1, 2),
-    (1, 12, 4, 11, 12, 5, 2, 2),
-    (1, 4, 2, 6, 7, 4, 1, 0),
-]
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_a_depthwise_filter_before_a_projection(case: tuple[int, ...]) -> None:
-    """As in MobileNet v2: expansion, depthwise filter, projection, and a residual where shapes allow it."""
-    n, c, k, h, w, taps, stride, padding = case
-    m = Model(n, k, h, w)
-    x = m.add("tanh", m.x)
-    y = m.add("relu6", m.conv(x, c, k))
-    y = m.conv(y, c, c, taps, stride=stride, padding=padding, groups=c, bias=taps != 4)
-    y = m.conv(m.add("relu6" if taps == 3 else "silu", y), k, c)
-    if stride == 1 and 2 * padding == taps - 1:
-        y = m.add("add", y, x)
-    assert kinds(check(m.graph.build(m.add("relu", y)), noise(n, k, h, w))) == ["depthwise"]
-
-
 def test_sums_in_parts() -> None:
     """Parts are those of the bare product, and each part makes its own channels of what lies between."""
     tuning = Tuning(prologues=True, parts=lambda terms: max(1, min(3, terms // 24)))
     m = Model(1, 18, 3, 4)
     x = m.add("tanh", m.x)
-    y = m.conv(x, 72, 18)
-    y = m.conv(m.add("relu", m.conv(y, 72, 72, 3, groups=72)), 18, 72)
+    y = m.conv(m.add("relu", m.conv(x, 72, 18)), 18, 72)
     y = m.conv(m.add("relu", m.norm(m.add("concat", y, x, axis=1), 36)), 20, 36, 3)
     plan = check(m.graph.build(y), noise(1, 18, 3, 4), tuning=tuning)
-    assert kinds(plan) == ["depthwise", "affine"]
+    assert kinds(plan) == ["affine"]
     assert [s.record.numbers()["splits"] for s in plan.steps if s.kernel == "gemm_join"] == [3, 3]
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", ["affine", "gate", "depthwise"])
+@pytest.mark.parametrize("kind", ["affine", "gate"])
 def test_specials_reach_what_reads_them(kind: str, value: float) -> None:
     """And nothing else: not what lies beyond the image, the last pixel or the last channel."""
     n, c, *_ = shape = (2, 6, 4, 5)
@@ -119,11 +84,9 @@ def test_specials_reach_what_reads_them(kind: str, value: float) -> None:
     x = m.add("concat", m.x, m.x, axis=1)
     if kind == "affine":
         y = m.conv(m.norm(x, 2 * c), 8, 2 * c, 3)
-    elif kind == "gate":
+    else:
         gate = m.graph.input("gate", (n, 2 * c, 1, 1))
         y = m.conv(m.add("mul", x, gate), 8, 2 * c)
-    else:
-        y = m.conv(m.conv(x, 2 * c, 2 * c, 3, groups=2 * c), 8, 2 * c)
     spec = m.graph.build(y)
     for place in ((0, 0, 0, 0), (1, 5, 3, 4), (1, 2, 1, 2)):
         inputs = [noise(*shape)] + ([noise(n, 2 * c, 1, 1)] if kind == "gate" else [])
@@ -137,75 +100,9 @@ def test_specials_reach_what_reads_them(kind: str, value: float) -> None:
         assert 0 < np.isfinite(want).sum() < want.size
 
 
-@pytest.mark.parametrize(
-    ("tile", "run", "strip", "tensor"),
-    [((64, 64, 8, 4), 2, 6, 0), ((64, 128, 8, 8), 4, 12, 0), ((96, 64, 6, 8), 4, 12, 1)],
-)
-def test_large_tiles(tile: tuple[int, ...], run: int, strip: int, tensor: int) -> None:
-    """Many warps, two tiles of columns, images of two strips: every element once, and nothing else."""
-    n, h, w, c, k = 1, 5, 12, 36, 136
-    x, taps, shift = noise(n, h, w, c), noise(9, c, seed=1), noise(c, seed=2)
-    weight, bias = noise(k, c, seed=3) / np.float32(6), noise(k, seed=4)
-    step, cells = k + 4, c // 2
-    given: dict[str, Any] = {
-        "x": x, "taps": taps, "shifts": shift, "w": weight, "biases": bias, "r": np.zeros(2, np.float32),
-        "y": np.full((n * h * w, step), 7, np.float32), **dict.fromkeys(KERNELS["gemm_depthwise"].scalars, 0),
-        "rows": n * h * w, "cols": k, "terms": cells, "chunk": cells, "w_row": cells, "planes": w // strip,
-        "lines": h, "pixels": strip, "x_image": h * w * cells, "x_line": w * cells, "x_row": cells,
-        "start_h": -1, "start_w": -1, "step_h": 1, "have_h": h, "have_w": w, "taps_h": 3,
-        "y_image": h * w * step // 2, "y_line": w * step // 2, "y_row": step // 2,
-        "y_plane": strip * step // 2, "col_tiles": -(-k // tile[1]),
-    }  # fmt: skip
-    threads = tile[0] // tile[2] * (tile[1] // tile[3])
-    y = launch(
-        KERNELS["gemm_depthwise"], (given["col_tiles"] * -(-n * h * w // tile[0]), 1, 1), (threads,), given,
-        tile=tile, deep=32, run=run, window=(3, 1), biased=1, before_code=CODES["relu"], scatter=1, bias=1,
-        residual=0, code=0, tensor=tensor,
-    )["y"].reshape(n * h * w, step)  # fmt: skip
-    wide = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
-    between = sum(wide[:, t : t + h, s : s + w] * taps[3 * t + s] for t in range(3) for s in range(3)) + shift
-    want = np.maximum(between, 0).reshape(-1, c) @ weight.T.astype(float) + bias
-    np.testing.assert_allclose(y[:, :k], want, rtol=1e-5, atol=1e-5)
-    assert (y[:, k:] == 7).all()
-
-
 def launches(plan: Plan) -> list[str]:
     """Kernels between the copies of the caller's arrays."""
     return [s.kernel for s in plan.steps if s.kernel not in ("copy", "transpose", "elementwise")]
-
-
-def mobilenet_blocks(batch: int) -> Plan:
-    m = Model(batch, 24, 56, 56)
-    x = m.add("add", m.x, m.x)
-    for _ in range(2):
-        y = m.add("relu6", m.conv(x, 144, 24))
-        y = m.add("relu6", m.conv(y, 144, 144, 3, groups=144))
-        x = m.add("add", m.conv(y, 24, 144), x)
-    return m.plan(m.add("relu", x))
-
-
-def test_blocks_of_many_images_are_three_launches() -> None:
-    """Memory moves the widest image faster than the product's blocks make it (H100)."""
-    found = [k for k in launches(mobilenet_blocks(128)) if k != "gemm_join"]
-    assert found[:6] == ["gemm_pairs", "stack", "gemm_pairs"] * 2
-
-
-def test_a_mobilenet_block_is_two_launches() -> None:
-    """Expansion; depthwise filter, projection and residual."""
-    plan = mobilenet_blocks(1)
-    found = [k for k in launches(plan) if k != "gemm_join"]
-    assert found[:4] == ["gemm_pairs", "gemm_depthwise"] * 2
-    (first, _) = (step for step in plan.steps if step.kernel == "gemm_depthwise")
-    assert len(first.layers) == 4
-    assert first.variant.constants()["residual"] or first.grid[2] > 1
-    assert "gemm_depthwise" in str(plan)
-
-
-def test_a_wide_projection_stays_apart() -> None:
-    """Where the depthwise result would be made again for many tiles of columns, it is a launch of its own."""
-    m = Model(128, 960, 7, 7)
-    y = m.conv(m.add("relu", m.conv(m.add("relu", m.x), 960, 960, 3, groups=960)), 1280, 960)
-    assert kinds(m.plan(y)) == []
 
 
 @pytest.mark.parametrize("batch", [1, 16, 128])
@@ -247,18 +144,19 @@ def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
 
 @pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])
 def test_slices_of_a_concat(start: int, width: int, kept: int) -> None:
-    """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. Pairs that begin at odd
-    channels, or would be written to such, are two launches.
+    """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. What begins at odd channels,
+    or is written to such, goes in single floats.
     """
     m = Model(2, 5, 6, 7)
     other = m.conv(m.x, width, 5)
     x = m.conv(m.x, 12, 5)
     part = m.add("slice", x, axis=1, start=start, stop=start + 8, step=1)
-    y = m.conv(m.conv(part, 8, 8, 3, groups=8, stride=2), 4, 8)
+    y = m.conv(m.add("relu", m.norm(part, 8)), 4, 8, 3, stride=2, padding=1)
     halved = m.add("max_pool2d", other, kernel=1, stride=2)
     y = m.add("concat", halved, m.add("relu", y), axis=1)
     plan = check(m.graph.build(m.conv(y, 3, width + 4, 3)), noise(2, 5, 6, 7))
-    assert kinds(plan) == ["depthwise"] * kept
+    (step,) = (s for s in plan.steps if s.variant.constants().get("before", "none") != "none")
+    assert step.kernel == ("gemm_pairs" if kept else "gemm")
 
 
 @pytest.mark.parametrize("layout", ["planes", "pixels"])

@@ -1,4 +1,4 @@
-"""Records of the launches that multiply and add: products, joins of partial sums, separable convolutions.
+"""Records of the launches that multiply and add: products, joins of partial sums.
 
 Numbers of the type `Cells` count floats, or pairs of floats in a kernel that moves pairs (`in_cells`).
 """
@@ -7,15 +7,15 @@ import typing
 from dataclasses import fields, replace
 from typing import Annotated, TypeVar
 
-from bslite.kernels.contracts.launch import F4, PAIRS, LaunchRecord, LaunchVariant
+from bslite.kernels.contracts.launch import F4, LaunchRecord, LaunchVariant
 from bslite.kernels.contracts.record import Record
 
 R = TypeVar("R", bound=Record)
 Cells = Annotated[int, "i4", "cells"]
 TileSizes = tuple[int, int, int, int]  # rows and columns of a block's tile, and of a thread's
 
-# The prologue of A's elements; a depthwise filter has a kernel of its own.
-NONE, AFFINE, GATE, DEPTHWISE = "none", "affine", "gate", "depthwise"
+# The prologue of A's elements.
+NONE, AFFINE, GATE = "none", "affine", "gate"
 
 
 def in_cells(record: R, cell: int) -> R:
@@ -210,55 +210,3 @@ class Gemv(LaunchRecord, kernel="gemv"):
 
 class GemvPairs(Gemv, kernel="gemv_pairs", pairs=("x", "w")):
     """The fields of `Gemv`, with x and w in cells of two floats."""
-
-
-class SeparableVariant(LaunchVariant):
-    """``deep``: channels per turn; ``run``: neighbouring pixels of a thread; ``window``: the columns and the
-    column step of the depthwise filter; ``biased``: whether it has a bias; ``before_code``: its activation;
-    ``tensor``: as in `GemmVariant`.
-    """
-
-    tile: TileSizes
-    deep: int
-    run: int
-    window: tuple[int, int]
-    biased: int
-    before_code: str
-    scatter: int
-    bias: int
-    residual: int
-    code: str
-    tensor: int = 0
-
-
-class Separable(LaunchRecord, kernel="gemm_depthwise"):
-    """A depthwise filter (weights ``taps``, bias ``shifts``) and the product of its result with w."""
-
-    x: PAIRS
-    taps: PAIRS
-    shifts: PAIRS
-    w: PAIRS
-    biases: F4
-    r: PAIRS
-    y: PAIRS
-    rows: int
-    cols: int
-    terms: Cells
-    chunk: Cells
-    col_tiles: int
-    y_split: Cells
-    w_row: Cells
-    x_image: Cells
-    x_line: Cells
-    x_row: Cells
-    start_h: int
-    start_w: int
-    step_h: int
-    have_h: int
-    have_w: int
-    taps_h: int
-    outputs: Outputs
-    a: float
-    b: float
-    before_a: float
-    before_b: float

@@ -224,7 +224,6 @@ def _make(
 
         sums = cuda.local.array(tn, np.float32)
         values = cuda.local.array(4, np.float32)
-        places = cuda.local.array(2, np.int32)
         first_col += my_col
         for j in range(tn):
             n = first_col + j // col_run * col_gap + j % col_run
@@ -233,7 +232,7 @@ def _make(
                 sums[j] = biases[np.uint32(inner_at * bias_inner + n)]
         y_at = i32(outer_at * y_outer + inner_at * y_inner + part * y_split)
         finish_rows(
-            0, places, acc, sums, values, r, y, first_row + my_row, first_col, rows, cols, y_at,
+            0, acc, sums, values, r, y, first_row + my_row, first_col, rows, cols, y_at,
             y_row, r_row, pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, a, b,
         )  # fmt: skip
 

@@ -12,17 +12,14 @@ from bslite.kernels.cuda.runtime.device import device_function
 i32 = np.int32  # Numba widens sums and products of int32 to int64
 
 
-def store(
-    cell: int, shape: Tile, scatter: int, residual: int, code: str, together: int = 1
-) -> Callable[..., None]:
+def store(cell: int, shape: Tile, scatter: int, residual: int, code: str) -> Callable[..., None]:
     """Return a device function that stores a thread's rows of the tile: ``y = activate(acc + sums +
     residual)``.
 
-    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: the summand of each column; ``places [2]`` and
-    ``values [4]`` are scratch. Row m lies at ``m * y_row`` or, with ``scatter``, is ``[image, plane, line,
+    Its first argument is 0. ``acc [TM * TN]``; ``sums [TN]``: the summand of each column; ``values [4]`` is
+    scratch. Row m lies at ``m * y_row`` or, with ``scatter``, is ``[image, plane, line,
     pixel]`` with a stride for each; so does the residual's. ``first_row``, ``first_col`` are the thread's, in
-    the product. ``cell``: floats moved at once. ``together``: this many rows, from a multiple of that on, are
-    side by side in a line.
+    the product. ``cell``: floats moved at once.
     """
     tm, tn = shape.thread_rows, shape.thread_cols
     row_run, row_gap, col_gap = shape.row_run, shape.row_gap, shape.col_gap
@@ -49,21 +46,17 @@ def store(
 
     @device_function
     def finish_row(
-        i, places, acc, sums, values, r, y, first_row, first_col, rows, cols, y_at, y_row, r_row,
+        i, acc, sums, values, r, y, first_row, first_col, rows, cols, y_at, y_row, r_row,
         pixels, lines, planes, y_image, y_plane, y_line, r_image, r_plane, r_line, act_a, act_b,
     ):  # fmt: skip
         m = i32(first_row + i // row_run * row_gap + i % row_run)
         if m < rows:
-            if scatter and i % together:
-                at, r_at = i32(places[0] + i % together * y_row), i32(places[1] + i % together * r_row)
-            elif scatter:
+            if scatter:
                 rest, q = split(m, pixels)
                 rest, p = split(rest, lines)
                 image, d = split(rest, planes)
                 at = i32(y_at + image * y_image + d * y_plane + p * y_line + q * y_row)
                 r_at = i32(image * r_image + d * r_plane + p * r_line + q * r_row)
-                places[0] = at
-                places[1] = r_at
             else:
                 at, r_at = i32(y_at + m * y_row), i32(m * r_row)
             finish_cells(0, i, acc, sums, first_col, cols, at, r_at, values, y, r, act_a, act_b)

@@ -1,19 +1,17 @@
 """Layers that run as the prologue of the convolution after them: detection, and the choice by price.
 
-A batch norm, a gate (the product of squeeze-and-excitation) or a depthwise filter read by one dense
-convolution alone needs no launch of its own, and its result need not be in memory: the convolution's kernel
-computes it from that layer's inputs (`kernels.cuda.gemm.prologue`, `kernels.cuda.gemm.depthwise`). The kernel
-recomputes it for every tile of columns and, for a filter wider than a pixel, for every tap. Each pair is
-therefore priced together and apart.
+A batch norm or a gate (the product of squeeze-and-excitation) read by one dense convolution alone needs no
+launch of its own, and its result need not be in memory: the convolution's kernel computes it from that
+layer's inputs (`kernels.cuda.gemm.prologue`). The kernel recomputes it for every tile of columns and, for a
+filter wider than a pixel, for every tap. Each pair is therefore priced together and apart.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bslite.kernels.contracts.cuda.gemm import AFFINE, DEPTHWISE, GATE
+from bslite.kernels.contracts.cuda.gemm import AFFINE, GATE
 from bslite.passes import Layer
 from bslite.plan.core.views import size_of
-from bslite.plan.cuda.gemm.separable_tiles import Separable, choose_separable
 from bslite.plan.cuda.gemm.tiles import FEW, Problem, choose
 from bslite.plan.cuda.launch import CudaBuilder
 from bslite.plan.cuda.stack.price import FUNCTION, OTHER_FUNCTION, STREAMED
@@ -24,14 +22,13 @@ from bslite.plan.shared.activation import activation
 SELECTED = 1.0  # slots per element to select zero for elements outside the input
 FACTORS = 2.0  # slots per element for a channel's numbers: all rows of a thread share a slice's
 GATED = 4.5  # slots per element for a gate and its place
-TALLEST = WIDEST = 5  # rows and columns of a depthwise filter before a pointwise one, at most
 
 
 @dataclass(frozen=True)
 class Prologue:
     """The layer ``first``, computed in the launch of the convolution ``then``, which then reads ``value``.
 
-    ``kind`` is `AFFINE`, `GATE` or `DEPTHWISE`; ``gate`` is the value that ``value`` is multiplied by.
+    ``kind`` is `AFFINE` or `GATE`; ``gate`` is the value that ``value`` is multiplied by.
     """
 
     kind: str
@@ -87,8 +84,6 @@ def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
         return Prologue(AFFINE, first, then, node.inputs[0])
     if node.op == "mul":
         return _gate(b, first, then)
-    if node.op == "conv2d" and _separable(b, first, then) is not None:
-        return Prologue(DEPTHWISE, first, then, node.inputs[0])
     return None
 
 
@@ -113,38 +108,7 @@ def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
     return None
 
 
-def _separable(b: CudaBuilder, first: Layer, then: Layer) -> Separable | None:
-    """Return a depthwise filter and the pointwise one after it, as `separable_tiles` describes them."""
-    attrs, shape = first.node.attrs, b.shapes[first.name]
-    k, each, *taps = b.spec.param_shapes(first.node)["weight"]
-    channels = b.shapes[first.node.inputs[0]][1]
-    if not (each == 1 and attrs["groups"] == k == channels) or tuple(attrs["dilation"]) != (1, 1):
-        return None
-    if taps[0] > TALLEST or taps[1] > WIDEST or attrs["stride"][1] > 2:
-        return None
-    cols, _, *pixel = b.spec.param_shapes(then.node)["weight"]
-    then_attrs = then.node.attrs
-    if tuple(pixel) != (1, 1) or tuple(then_attrs["stride"]) != (1, 1) or any(then_attrs["padding"]):
-        return None
-    if channels % 2 or cols % 2:
-        return None  # its kernel takes channels in pairs
-    n, _, h, w = shape
-    moved = size_of(b.shapes[first.node.inputs[0]]) + size_of(b.shapes[then.name])
-    moved += size_of(shape) // k * cols * (then.residual is not None) + k * (cols + taps[0] * taps[1])
-    return Separable(
-        n, h, w, k, cols, (taps[0], taps[1]), (attrs["stride"][0], attrs["stride"][1]), 4 * moved,
-        function_slots(first),
-    )  # fmt: skip
-
-
-def separable_of(b: CudaBuilder, prologue: Prologue) -> Separable:
-    """Return the sizes of a pair of kind `DEPTHWISE`."""
-    found = _separable(b, prologue.first, prologue.then)
-    assert found is not None
-    return found
-
-
-def function_slots(layer: Layer) -> float:
+def _function_slots(layer: Layer) -> float:
     """Return the issue slots of a layer's activation for one element."""
     name = activation(layer.activation)[0]
     return 0.0 if name == "identity" else FUNCTION.get(name, OTHER_FUNCTION)
@@ -152,7 +116,7 @@ def function_slots(layer: Layer) -> float:
 
 def element_slots(prologue: Prologue) -> float:
     """Return the issue slots of a prologue for one element."""
-    return function_slots(prologue.first) + SELECTED + 1.0 + (GATED if prologue.kind == GATE else FACTORS)
+    return _function_slots(prologue.first) + SELECTED + 1.0 + (GATED if prologue.kind == GATE else FACTORS)
 
 
 def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Problem:
@@ -167,9 +131,6 @@ def _product(b: CudaBuilder, then: Layer, read: int, before: float = 0.0) -> Pro
 
 def seconds_together(b: CudaBuilder, prologue: Prologue) -> float:
     """Return the predicted seconds of one launch for both layers."""
-    if prologue.kind == DEPTHWISE:
-        choice = choose_separable(separable_of(b, prologue), b.machine, b.tuning)
-        return float("inf") if choice is None else choice.seconds
     read = size_of(b.shapes[prologue.value])
     product = _product(b, prologue.then, read, element_slots(prologue))
     return choose(product, b.machine, b.tuning).seconds
