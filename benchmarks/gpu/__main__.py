@@ -1,6 +1,6 @@
 """``python -m benchmarks.gpu``: bslite against torch on this machine's GPU.
 
-Meant to take less than eight minutes, which no GPU has shown yet.
+All parts take a quarter of an hour on an H100 with 16 cores; the networks, six minutes of it.
 
 Every network is first held against float64; then bslite, torch (NCHW, channels-last, in a CUDA graph) take
 turns at batch 1, 16 and 128; then stacks of pool + batch norm + ReLU against the bandwidth of a copy,

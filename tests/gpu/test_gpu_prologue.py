@@ -144,8 +144,8 @@ def test_what_is_read_twice_or_asked_for_is_in_memory() -> None:
 
 @pytest.mark.parametrize(("start", "width", "kept"), [(2, 6, 1), (2, 5, 0), (1, 6, 0)])
 def test_slices_of_a_concat(start: int, width: int, kept: int) -> None:
-    """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. What begins at odd channels,
-    or is written to such, goes in single floats.
+    """As in ShuffleNet v2: half of the channels in, a slice of a wider buffer out. What begins at odd
+    channels, or is written to such, goes in single floats.
     """
     m = Model(2, 5, 6, 7)
     other = m.conv(m.x, width, 5)
