@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bslite.arithmetic import current
 from bslite.errors import EngineError, InputError
 from bslite.explanation.data.gpu import GpuRow, gpu_rows
 from bslite.explanation.data.memory import bytes_held
@@ -11,7 +12,9 @@ from bslite.explanation.views.text import framed, percent, shortened
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.passes import simplify_for_gpu
+from bslite.plan.core.views import channels_last
 from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.tuning import Tuning
 from bslite.spec import ModelSpec
 
 HEADER = (
@@ -81,7 +84,9 @@ def explain_on_gpu(
     if machine is None:
         machine, named, driver = _here(device)
     simple = simplify_for_gpu(spec)
-    plan = build_plan(simple, shapes, machine, input_strides=strides)
+    images = any(map(channels_last, shapes, strides or ()))
+    tuning = Tuning(precision=current())
+    plan = build_plan(simple, shapes, machine, input_strides=strides, channels_last=images, tuning=tuning)
     rows = gpu_rows(spec, simple, plan, machine, driver)
     memory = bytes_held(simple, plan)
     return GpuExplanation(spec.name, plan.shapes, named, machine, tuple(rows), memory)

@@ -36,6 +36,14 @@ def test_the_machine_of_a_device() -> None:
     assert machine.memory_bandwidth == pytest.approx(4.917e12, rel=1e-3)
     assert (machine.register_bytes, machine.shared_bytes) == (176 << 10, 227 << 10)
     assert devices.machine_of(device(compute_capability=(8, 0))).lanes == 64
+    tensor = {
+        c: devices.machine_of(device(compute_capability=c)).tensor_lanes for c in ((9, 0), (8, 0), (8, 9))
+    }
+    assert tensor == {
+        (9, 0): 1024,
+        (8, 0): 512,
+        (8, 9): 0,
+    }  # where three products are no faster than one: none
 
 
 @pytest.mark.parametrize(

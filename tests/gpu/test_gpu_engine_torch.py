@@ -17,6 +17,7 @@ from bslite import EngineError, GraphBuilder, InputError, ModelSpec  # noqa: E40
 from bslite.dropin import place  # noqa: E402
 from bslite.engines.cuda import border, devices  # noqa: E402
 from bslite.engines.cuda.driver import OutOfMemory  # noqa: E402
+from bslite.engines.cuda.engine import engine_for  # noqa: E402
 
 SHAPE = (2, 6, 2, 2)
 
@@ -61,6 +62,17 @@ def test_forms_of_tensors(api: FakeApi, form: Any) -> None:  # noqa: F811
         (y,) = border.run(spec, [x])
         torch.testing.assert_close(y, expected(x.detach()), rtol=0, atol=0)
         assert not y.requires_grad
+
+
+def test_answers_lie_as_images_do(api: FakeApi) -> None:  # noqa: F811
+    """As those of torch's layers; a call remembers what was made ready for the other layout."""
+    spec = model()
+    for form in (torch.contiguous_format, torch.channels_last) * 2:
+        x = images().to(memory_format=form)
+        (y,) = border.run(spec, [x])
+        assert y.is_contiguous(memory_format=form)
+        torch.testing.assert_close(y, expected(x), rtol=0, atol=0)
+    assert len(engine_for(spec)._sessions) == 2
 
 
 def test_nothing_is_copied(api: FakeApi) -> None:  # noqa: F811

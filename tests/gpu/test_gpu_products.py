@@ -8,10 +8,12 @@ from support.noise import noise
 
 import bslite
 from bslite import ModelSpec, reference
+from bslite.arithmetic import Precision
 from bslite.explore.gpu import GpuMachine
 from bslite.passes import simplify_for_gpu
 from bslite.plan import Plan
 from bslite.plan.cuda import build_plan
+from bslite.plan.cuda.tuning import Tuning
 
 pytestmark = pytest.mark.simulator
 
@@ -137,6 +139,19 @@ def test_attention_with_a_dropout() -> None:
     weights = m.add("mul", m.add("softmax", scores, axis=-1), gate)
     plan = check(m.graph.build(m.add("matmul", weights, v)), noise(2, 9, 8))
     assert not {"attention", "attention_pairs"} & set(kernels(plan))
+
+
+@pytest.mark.parametrize("precision", ["float32", "ieee", "bfloat16"])
+def test_multiply_adds_alone_if_asked_for(precision: str) -> None:
+    """No tensor cores then, and no call of a library, which has ways of its own."""
+    m = Model(4, 64, 28, 28)
+    y = m.add("relu", m.conv(m.add("tanh", m.x), 64, 64, 3))
+    tuning = Tuning(precision=Precision(precision))
+    spec = m.graph.build(m.add("tanh", y))
+    plan = build_plan(simplify_for_gpu(spec), [(4, 64, 28, 28)], GpuMachine(), tuning=tuning)
+    (step,) = (s for s in plan.steps if s.kernel == "gemm_pairs")
+    ieee = precision == "ieee"
+    assert (step.variant.constants()["tensor"], step.library is None) == (int(not ieee), ieee)
 
 
 @pytest.mark.parametrize(("tensor", "large"), [(0, (128, 128, 8, 8)), (1024, (96, 64, 6, 8))])

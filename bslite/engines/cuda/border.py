@@ -7,6 +7,7 @@ from bslite.arithmetic import Precision, current
 from bslite.engines.common.cells import LEAST, MOST
 from bslite.engines.cuda.engine import engine_for
 from bslite.errors import InputError
+from bslite.plan.core.views import channels_last, contiguous
 from bslite.spec import ModelSpec
 
 ALIGN = 16  # bytes: what kernels that load pairs may rely on
@@ -36,10 +37,9 @@ def prepared(
     engine = engine_for(spec, device.index or 0)
     dense = [_dense(t) for t in tensors]
     strides = [tuple(t.stride()) if d else _row_major(t.shape) for t, d in zip(tensors, dense, strict=True)]
-    images = any(map(_channels_last, tensors))
-    session = engine.session(
-        [tuple(t.shape) for t in tensors], strides, layerwise, channels_last=images, precision=precision
-    )
+    sizes = [tuple(t.shape) for t in tensors]
+    images = any(map(channels_last, sizes, strides))  # then so are the answers, as those of torch's layers
+    session = engine.session(sizes, strides, layerwise, channels_last=images, precision=precision)
     float32 = [i.dtype == "float32" for i in spec.inputs]
     names = [i.name for i in spec.inputs]
     dtypes = [getattr(torch, spec.dtypes[name]) for name in spec.outputs]
@@ -64,16 +64,6 @@ def prepared(
     return call
 
 
-def _channels_last(tensor: Tensor) -> bool:
-    """Whether a tensor is an image whose channels are last in memory, and not also row-major: then so are a
-    model's answers, as torch's own layers make them.
-    """
-    import torch
-
-    images = tensor.ndim == 4 and tensor.is_contiguous(memory_format=torch.channels_last)
-    return bool(images and not tensor.is_contiguous())
-
-
 def _dense(tensor: Tensor) -> bool:
     """Whether a tensor's elements fill more than half of their extent, each in its own place."""
     if not tensor.numel() or any(
@@ -85,8 +75,6 @@ def _dense(tensor: Tensor) -> bool:
 
 
 def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    from bslite.plan.core.views import contiguous
-
     return contiguous(tuple(shape))
 
 

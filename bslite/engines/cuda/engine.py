@@ -64,8 +64,7 @@ class CudaEngine:
                 tuning=tuning,
             )
             params = {key: p.shape for key, p in self.spec.params.items()}
-            alone = layerwise or keep_values or tuning.precision is Precision.IEEE  # cuDNN has its ways
-            library = None if alone else library_of(self.driver)
+            library = None if layerwise or keep_values else library_of(self.driver)
             with self.driver.unrestricted():
                 return CudaSession(plan, self.driver, self.constant, params, library)
 

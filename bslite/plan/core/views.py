@@ -120,6 +120,19 @@ def contiguous(shape: Shape) -> Shape:
     return tuple(reversed(strides))
 
 
+def channels_last(shape: Shape, strides: Shape) -> bool:
+    """Whether images ``[N, C, H, W]`` lie with their channels last, and not row-major as well."""
+    if len(shape) != 4:
+        return False
+    _, c, h, w = shape
+    last, rows = (h * w * c, 1, w * c, c), contiguous(shape)
+
+    def so(wanted: Shape) -> bool:
+        return all(n == 1 or s == t for n, s, t in zip(shape, strides, wanted, strict=True))
+
+    return so(last) and not so(rows)
+
+
 def reshaped_strides(old: Shape, strides: Shape, new: Shape) -> Shape | None:
     """Strides for ``new`` over memory described by ``(old, strides)``, or None (NumPy's no-copy rule)."""
     dims = [(n, s) for n, s in zip(old, strides, strict=True) if n != 1]

@@ -66,8 +66,10 @@ class Kernel:
 
     def ptx(self, capability: tuple[int, int], **variant: Any) -> str:
         """Return a variant's PTX for GPUs of this compute capability; needs no GPU. Not in the simulator."""
+        body = self.make(**variant)
+        body.__qualname__ = self.name  # what profilers show
         threads = self.bounds(variant) if self.bounds else (self.threads, self.blocks)
-        return str(compile_ptx(self.make(**variant), self.signature, capability, threads))
+        return str(compile_ptx(body, self.signature, capability, threads))
 
     def arguments(self, given: Mapping[str, Any]) -> list[Any]:
         """Return ``given``, arrays and numbers by name, in the order and types of the parameters."""

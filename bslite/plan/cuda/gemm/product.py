@@ -6,6 +6,7 @@ Convolutions, linear layers and matrix products all use it; they differ in what 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bslite.arithmetic import Precision
 from bslite.errors import EngineError
 from bslite.kernels.contracts.activation import IDENTITY, Activation
 from bslite.kernels.contracts.cuda.gemm import (
@@ -115,7 +116,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
         apart = _few_rows(b, p, problem, act)
     else:
         apart = _tiled(b, p, choose(problem, b.machine, b.tuning), cell, act)
-    if p.library is not None:
+    if p.library is not None and b.tuning.precision is not Precision.IEEE:  # cuDNN's ways are its own
         b.steps[first].library = replace(p.library, steps=len(b.steps) - first, activation=act)
     return apart
 
