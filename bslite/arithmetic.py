@@ -15,8 +15,8 @@ class Precision(Enum):
     ``FLOAT32``: errors no larger than those of float32 arithmetic, whichever instructions compute it.
     ``IEEE``: float32 multiply-adds and nothing else. ``BFLOAT16_3X``: three products of bfloat16 parts of the
     numbers, about 16 bits of each. ``BFLOAT16``: each rounded to 8 bits. Sums are float32 always. Where a
-    machine has no instructions for bfloat16, all of them are float32 multiply-adds. On a GPU all but ``IEEE``
-    are three products of TF32 parts, where its tensor cores gain by that.
+    machine has no instructions for bfloat16, all of them are float32 multiply-adds. On a GPU long
+    sums of all but ``IEEE`` may be three products of TF32 parts, and cuDNN's.
     """
 
     FLOAT32 = "float32"

@@ -180,7 +180,7 @@ def _on_gpu(
     """The plan for the shapes and strides of what is given."""
     if tensors:
         shapes, strides = [tuple(t.shape) for t in tensors], [tuple(t.stride()) for t in tensors]
-        return explain_on_gpu(spec, shapes, strides, machine, tensors[0].device.index or 0)
+        return explain_on_gpu(spec, shapes, strides, machine, tensors[0].device.index or 0, images=True)
     if (wanted := _shapes(spec, given, batch)) is not None:
         return explain_on_gpu(spec, wanted, None, machine)
     arrays = as_arrays(spec, given)[0]

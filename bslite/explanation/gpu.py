@@ -72,8 +72,10 @@ def explain_on_gpu(
     strides: Sequence[Shape] | None = None,
     machine: GpuMachine | None = None,
     device: int = 0,
+    images: bool = False,
 ) -> GpuExplanation:
-    """The plan for inputs of these shapes, with strides in elements (row-major if not given).
+    """The plan for inputs of these shapes, with strides in elements (row-major if not given). ``images``:
+    answers lie channels-last if an input does, as those for CUDA tensors.
 
     ``machine``: the GPU to plan for; by default GPU number ``device`` of this computer, and where there is
     none, a `GpuMachine` with its defaults. Raises InputError for a machine of another type.
@@ -84,9 +86,9 @@ def explain_on_gpu(
     if machine is None:
         machine, named, driver = _here(device)
     simple = simplify_for_gpu(spec)
-    images = any(map(channels_last, shapes, strides or ()))
+    last = images and any(map(channels_last, shapes, strides or ()))
     tuning = Tuning(precision=current())
-    plan = build_plan(simple, shapes, machine, input_strides=strides, channels_last=images, tuning=tuning)
+    plan = build_plan(simple, shapes, machine, input_strides=strides, channels_last=last, tuning=tuning)
     rows = gpu_rows(spec, simple, plan, machine, driver)
     memory = bytes_held(simple, plan)
     return GpuExplanation(spec.name, plan.shapes, named, machine, tuple(rows), memory)

@@ -265,8 +265,23 @@ def test_a_captured_session_is_never_dropped(api: FakeApi) -> None:  # noqa: F81
     with api.gpu.here():
         api.cuGraphLaunch(graph, 71)
     close(caller.answer(), expected(spec))
-    kept = engine_for(spec)._in_graphs[0].captured[0].arena.address
+    (kept,) = (s.captured[0].arena.address for s in engine_for(spec)._in_graphs)
     assert kept in api.allocated
+
+
+def test_a_session_that_is_captured_late_is_kept(api: FakeApi) -> None:  # noqa: F811
+    """Someone still has it when the engine has dropped it; its memory stays with the caller's graph."""
+    from bslite.engines.cuda.engine import MAX_PLANS
+
+    spec, caller = ran(), Caller(api.gpu, (2, 64), X)
+    session = session_of(spec)
+    for batch in range(3, 4 + MAX_PLANS):
+        engine_for(spec).session([(batch, *SHAPE[1:])], [(32, 4, 2, 1)])
+    with api.gpu.here():
+        api.cuStreamBeginCapture(71, 0)
+        caller.run(session)
+        api.cuStreamEndCapture(71)
+    assert list(engine_for(spec)._in_graphs) == [session]
 
 
 def test_threads_that_come_and_go(api: FakeApi) -> None:  # noqa: F811

@@ -66,13 +66,26 @@ def test_forms_of_tensors(api: FakeApi, form: Any) -> None:  # noqa: F811
 
 def test_answers_lie_as_images_do(api: FakeApi) -> None:  # noqa: F811
     """As those of torch's layers; a call remembers what was made ready for the other layout."""
-    spec = model()
+    graph = GraphBuilder("net")
+    y = graph.add("relu", "a", graph.input("x", (2, 6, 3, 4)))
+    spec = graph.build(graph.add("concat", "c", y, y, axis=1))
     for form in (torch.contiguous_format, torch.channels_last) * 2:
-        x = images().to(memory_format=form)
+        x = torch.randn(2, 6, 3, 4).to(memory_format=form)
         (y,) = border.run(spec, [x])
         assert y.is_contiguous(memory_format=form)
         torch.testing.assert_close(y, expected(x), rtol=0, atol=0)
     assert len(engine_for(spec)._sessions) == 2
+
+
+def test_what_is_permuted_is_no_image(api: FakeApi) -> None:  # noqa: F811
+    """It comes back row-major, as its layer writes it."""
+    graph = GraphBuilder("net")
+    y = graph.add("relu", "a", graph.input("x", SHAPE))
+    spec = graph.build(graph.add("permute", "p", y, order=(0, 2, 3, 1)))
+    x = images().to(memory_format=torch.channels_last)
+    (y,) = border.run(spec, [x])
+    assert y.is_contiguous()
+    torch.testing.assert_close(y, x.relu().permute(0, 2, 3, 1), rtol=0, atol=0)
 
 
 def test_nothing_is_copied(api: FakeApi) -> None:  # noqa: F811

@@ -141,6 +141,14 @@ def test_attention_with_a_dropout() -> None:
     assert not {"attention", "attention_pairs"} & set(kernels(plan))
 
 
+@pytest.mark.parametrize(("terms", "tensor"), [(24, 0), (31, 0), (32, 1), (576, 1)])
+def test_short_sums_are_of_multiply_adds(terms: int, tensor: int) -> None:
+    """Three products of parts make larger errors than a multiply-add, unless a sum has many terms."""
+    from bslite.plan.cuda.gemm.tiles import Problem, choose
+
+    assert choose(Problem(100352, 64, terms, 1, 2, 0), GpuMachine()).tile.tensor == tensor
+
+
 @pytest.mark.parametrize("precision", ["float32", "ieee", "bfloat16"])
 def test_multiply_adds_alone_if_asked_for(precision: str) -> None:
     """No tensor cores then, and no call of a library, which has ways of its own."""

@@ -8,6 +8,7 @@ from bslite.engines.common.cells import LEAST, MOST
 from bslite.engines.cuda.engine import engine_for
 from bslite.errors import InputError
 from bslite.plan.core.views import channels_last, contiguous
+from bslite.plan.cuda.tuning import Tuning
 from bslite.spec import ModelSpec
 
 ALIGN = 16  # bytes: what kernels that load pairs may rely on
@@ -39,22 +40,20 @@ def prepared(
     strides = [tuple(t.stride()) if d else _row_major(t.shape) for t, d in zip(tensors, dense, strict=True)]
     sizes = [tuple(t.shape) for t in tensors]
     images = any(map(channels_last, sizes, strides))  # then so are the answers, as those of torch's layers
-    session = engine.session(sizes, strides, layerwise, channels_last=images, precision=precision)
+    session = engine.session(
+        sizes, strides, layerwise, channels_last=images, tuning=Tuning(precision=precision)
+    )
     float32 = [i.dtype == "float32" for i in spec.inputs]
     names = [i.name for i in spec.inputs]
     dtypes = [getattr(torch, spec.dtypes[name]) for name in spec.outputs]
-    shapes, driver = session.output_shapes, session.driver
-    forms = [torch.channels_last if images and len(s) == 4 else torch.contiguous_format for s in shapes]
+    forms, driver = [(view.shape, view.strides) for view in session.plan.outputs], session.driver
 
     def call(given: Sequence[Tensor]) -> list[Tensor]:
         kept = [
             _ready(t if f else _integers(t, name), d)
             for t, d, f, name in zip(given, dense, float32, names, strict=True)
         ]
-        made = [
-            torch.empty(shape, dtype=torch.float32, device=device, memory_format=form)
-            for shape, form in zip(shapes, forms, strict=True)
-        ]
+        made = [torch.empty_strided(*form, dtype=torch.float32, device=device) for form in forms]
         session.run([t.data_ptr() for t in kept], [t.data_ptr() for t in made], driver.stream())
         return [
             y if dtype is torch.float32 else y.view(torch.int32).to(dtype)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.arithmetic import Precision, current
+from bslite.arithmetic import current
 from bslite.cache import Recent
 from bslite.engines.common.cells import from_cells, inputs_to_cells
 from bslite.engines.common.recipes import data_of
@@ -33,10 +33,10 @@ class CudaEngine:
         self.spec = simplify_for_gpu(spec)
         self.driver = driver
         self._constants: dict[Const, Memory] = {}
-        self._sessions: Recent[tuple[Any, ...], CudaSession] = Recent(MAX_PLANS, self._keep_captured)
+        self._sessions: Recent[tuple[Any, ...], CudaSession] = Recent(MAX_PLANS)
         #: What `bslite.engines.cuda.border` made ready, by layerwise, precision, shapes and strides.
         self.calls: Recent[tuple[Any, ...], Callable[..., Any]] = Recent(MAX_PLANS)
-        self._in_graphs: list[CudaSession] = []  # graphs of the caller's hold addresses of their memory
+        self._in_graphs: dict[CudaSession, None] = {}  # graphs of the caller's hold addresses of their memory
 
     def session(
         self,
@@ -46,10 +46,9 @@ class CudaEngine:
         keep_values: bool = False,
         tuning: Tuning = DEFAULT,
         channels_last: bool = False,
-        precision: Precision | None = None,
     ) -> CudaSession:
-        """The session for inputs of these shapes and strides (elements); ``precision`` of products, by
-        default what `bslite.arithmetic.current` says; the rest as `build_plan` takes it.
+        """The session for inputs of these shapes and strides (elements); the rest as `build_plan` takes it,
+        the precision what `bslite.arithmetic.current` says, unless ``tuning`` has one.
         """
 
         def make() -> CudaSession:
@@ -66,15 +65,13 @@ class CudaEngine:
             params = {key: p.shape for key, p in self.spec.params.items()}
             library = None if layerwise or keep_values else library_of(self.driver)
             with self.driver.unrestricted():
-                return CudaSession(plan, self.driver, self.constant, params, library)
+                return CudaSession(
+                    plan, self.driver, self.constant, params, library, keep=self._in_graphs.setdefault
+                )
 
-        tuning = replace(tuning, precision=precision or current())
+        tuning = replace(tuning, precision=tuning.precision or current())
         key = (tuple(shapes), tuple(strides), layerwise, keep_values, tuning, channels_last)
         return self._sessions.get(key, make)
-
-    def _keep_captured(self, key: tuple[Any, ...], session: CudaSession) -> None:
-        if session.captured:
-            self._in_graphs.append(session)
 
     def constant(self, const: Const) -> Memory:
         """The data of a constant on the device, made on first use."""

@@ -97,10 +97,13 @@ class CudaSession:
         constant: Callable[[Const], Memory],
         params: Mapping[str, Shape] | None = None,
         library: Library | None = None,
+        keep: Callable[["CudaSession"], object] = id,
     ) -> None:
-        """``params``: the shapes of the model's; ``library``: chooses between torch's kernels and ours."""
+        """``params``: the shapes of the model's; ``library``: chooses between torch's kernels and ours.
+        ``keep``: told when a graph of the caller's takes addresses of this session's memory.
+        """
         self.plan = plan
-        self.params, self.library = params or {}, library
+        self.params, self.library, self._keep = params or {}, library, keep
         self.driver = driver
         self.constants = {name: constant(const) for name, const in plan.consts.items()}
         self.output_shapes = [view.shape for view in plan.outputs]
@@ -113,8 +116,8 @@ class CudaSession:
         driver.register(self)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], stream: int) -> None:
-        """Start the computation of ``outputs`` (addresses, row-major cells) on ``stream``; ``inputs``,
-        addresses, lie as the plan says. It may not be done when this returns.
+        """Start the computation of ``outputs`` on ``stream``; these and ``inputs`` are addresses of what lies
+        as the plan says. It may not be done when this returns.
 
         InputError if what they hold turns out wrong; only of models that look at what they hold, and then it
         is done.
@@ -124,6 +127,7 @@ class CudaSession:
                 with self.driver.unrestricted():
                     workspace = Workspace(self, stream, theirs=True)
                     self.captured.append(workspace)
+                    self._keep(self)
                     self.run_in(workspace, inputs, outputs, stream, theirs=True)
                 return
             workspace = self.acquire(stream)

@@ -68,7 +68,7 @@ def gpu_rows(
         row = replace(
             row, nodes=tuple(n for f in held for n in f.nodes), kernel=step.kernel, tile=_tile(step),
             grid=step.grid, block=step.block, flops=flops, bytes=price.bytes,
-            seconds=price.seconds, bound=price.bound, library=_library(plan.steps[i:], driver),
+            seconds=price.seconds, bound=price.bound, library=_library(plan, i, driver),
         )  # fmt: skip
         if not held and layers:
             names = row.name if len(layers) == 1 else f"{layers[0].name} to {row.name}"
@@ -120,10 +120,13 @@ def _tile(step: Launch) -> str:
     return f"{tile[0]}x{tile[1]}" if isinstance(tile, (list, tuple)) else step.tile
 
 
-def _library(steps: Sequence[Launch], driver: Any) -> str:
-    """Torch's call that makes the same as the first of ``steps``, with measured times if there are any."""
+def _library(plan: CudaPlan, number: int, driver: Any) -> str:
+    """Torch's call that makes the same as a step, with measured times if there are any; none where the step
+    touches the caller's memory.
+    """
+    steps = plan.steps[number:]
     form = steps[0].library
-    if form is None:
+    if form is None or any(plan.buffers[view.buffer].kind != "arena" for view in form.views):
         return ""
     library = getattr(driver, "library", None)
     known = library.seconds(steps[: form.steps]) if library is not None else None

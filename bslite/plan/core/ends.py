@@ -31,11 +31,12 @@ def place_outputs(
         shape = b.shapes[name]
         buffer = Buffer(f"output{i}", size_of(shape), "output")
         b.buffers[buffer.name] = buffer
-        images = channels_last and len(shape) == 4
+        permuted = name in made_by and len(shape) == 4 and made_by[name].node.op == "permute"
+        images = channels_last and len(shape) == 4 and b.inner(name) == 1 and not permuted
         lies = (shape[0], *shape[2:], shape[1]) if images else shape
         view = View(buffer.name, 0, lies, contiguous(lies))
         outputs.append(view.permute((0, 3, 1, 2)) if images else view)
-        if name in made_by and len(shape) == 4 and made_by[name].node.op == "permute":
+        if permuted:
             direct.setdefault(*_before(made_by[name].node, outputs[-1]))
         elif name in made_by and shape and (images or len(shape) != 4):
             direct.setdefault(name, outputs[-1])

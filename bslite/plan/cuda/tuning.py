@@ -19,8 +19,8 @@ class Tuning:
 
     ``prologues`` makes every possible pair of layers one launch, whatever its price. ``parts`` cuts a sum of
     so many terms into that many parts, in place of the cheapest number. ``precision`` is the least accuracy
-    of products. ``recurrent_by_products`` sets whether time steps of recurrent layers are products of all
-    sequences; None decides by price.
+    of products, None what the engine's caller says, else float32. ``recurrent_by_products`` sets whether time
+    steps of recurrent layers are products of all sequences; None decides by price.
     """
 
     copied_at_once: int = 2**31 - 1
@@ -30,7 +30,7 @@ class Tuning:
     prologues: bool = False
     parts: Callable[[int], int] | None = None
     recurrent_by_products: bool | None = None
-    precision: Precision = Precision.FLOAT32
+    precision: Precision | None = None
 
 
 DEFAULT = Tuning()

@@ -1,10 +1,10 @@
-"""Batch-reduce GEMM: convolution of any filter, linear layers and matrix products, in strict float32.
+"""Batch-reduce GEMM: convolution of any filter, linear layers and matrix products.
 
 ``y[m, n] = activate(sum over k of A[m, k] * w[n, k] + bias[n] + residual[m, n])``: rows m are the pixels of
 all images, columns n output channels, and the sum goes over all taps and channels of a filter. No patch of
 the image is copied: the place of A's element is computed from the tap (arXiv 1906.06440's batch-reduce, with
-the sum in registers; as "implicit GEMM" in arXiv 1410.0759). `tile.py` explains a block, `prologue.py` the
-functions of A's elements on load, `store.py` the epilogue.
+the sum in registers; as "implicit GEMM" in arXiv 1410.0759). `tile.py` explains a block, `tensor.py` products
+on tensor cores, `prologue.py` the functions of A's elements on load, `store.py` the epilogue.
 
 Two kernels share this source: ``gemm_pairs`` moves 8 bytes at a time and counts everything in *cells* of two
 floats (channels, strides and offsets are even); ``gemm`` takes odd sizes, in cells of one.
@@ -51,8 +51,8 @@ def _make(
     take, _ = cell_access(cell)
     fetch, apply = prologue(before, cell, a_loads, before_code)
     finish_rows = store(cell, shape, scatter, residual, code)
-    way = tensor_cores if tensor else multiply_adds
-    place, multiply, again = way.placement(shape), way.products(shape), multiply_adds.products(shape)
+    units = tensor_cores if tensor else multiply_adds
+    place, multiply, again = units.placement(shape), units.products(shape), multiply_adds.products(shape)
     (fa_size, fb_size), tries = shape.scratch, 2 if tensor else 1
     not_finite = tensor_cores.not_finite(acc_size)
     deep = window == 3
@@ -132,7 +132,7 @@ def _make(
                 n = min(i32(first_col + row + i * b_gap), i32(cols - 1))
                 b_base[i] = i32(w_at + n * w_row)
         end_w, end_h = i32(taps_w * next_w), i32(taps_h * next_h)
-        my_row, my_col, a_at, b_at = place(t)
+        my_row, my_col, a_at, b_at = place(t)  # of the tile's sums; cells of a slice that are read first
         a_to = i32(term * (cell * a_step) + row * row_step)
         b_to = i32(a_size + term * (cell * b_step) + row * col_step)
         if across:

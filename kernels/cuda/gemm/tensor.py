@@ -1,16 +1,19 @@
 """Products of a tile on a GPU's tensor cores: each float32 product as three of TF32.
 
-TF32 has float32's exponent and 11 bits of significand. A float32 is exactly the sum of two such numbers: the
-nearest one, ``high``, and the rest, ``low``. Of the four products of parts the three largest are taken; what
-is left out, ``low * low``, is at most 2**-24 of the product. Tensor cores cut off what a sum has beyond
-float32, always towards zero, so a sum stays in them for one slice of DEPTH terms only: slices are added up by
+TF32 has float32's exponent and 11 bits of significand. A float32 is the sum of two such numbers but for its
+last bit, in one of four numbers: the nearest one, ``high``, and the rest, ``low``, of which the cores read 11
+bits. Of the four products of parts the three largest are taken; what is left out, ``low * low``, is at most
+2**-22 of the product, and of either sign. So a product is a little less exact than float32's, and a sum of 32
+terms or more is more exact, as fewer of its additions round: tensor cores cut off what a sum has beyond
+float32, always towards zero, so a sum stays in them for one slice of DEPTH terms only; slices are added up by
 float32 additions, which round to nearest. The smaller products come first, for the same reason.
 
-A warp makes ``8*TM x 4*TN`` of the tile by ``mma.sync.m16n8k8``. Which of a slice's terms an instruction
-calls first is free, as long as A and B agree: a lane takes terms ``2t`` and ``2t + 1`` where PTX's manual has
-``t`` and ``t + 4``, so that the 32 reads of a warp meet in 32 banks (rows are PAD modulo 32 apart).
-Numbers without parts (infinities, NaN, what overflows) leave sums that are not finite: the kernel then
-multiplies that tile once more, by `tile.products`.
+A warp makes ``8*TM x 4*TN`` of the tile by ``mma.sync.m16n8k8``. Slices lie as ``[BM][DEPTH]`` and
+``[BN][DEPTH]`` in shared memory. Which of a slice's terms an instruction calls first is free, as long as A
+and B agree: a lane takes terms ``2t`` and ``2t + 1``, side by side, where PTX's manual has ``t`` and
+``t + 4``. So a warp reads 256 bytes that are one run, 8 at a time, and no two meet in a bank. Numbers without
+parts (infinities, NaN, what rounds to infinity) leave sums that are not finite: the kernel then multiplies
+that block once more, by `tile.products`.
 """
 
 from collections.abc import Callable
@@ -44,7 +47,7 @@ if not SIMULATED:
             )
             asm = ir.InlineAsm(kind, text, "=f,=f,=f,=f,r,r,r,r,r,r,f,f,f,f")
             given = [builder.bitcast(x, word) for x in args[:6]] + list(args[6:])
-            found = builder.call(asm, given)
+            found = builder.call(asm, given, attrs=("convergent",))  # a warp's lanes make it together
             return context.make_tuple(
                 builder, signature.return_type, [builder.extract_value(found, i) for i in range(4)]
             )
@@ -87,23 +90,23 @@ def products(tile: Tile) -> Callable[..., None]:
     """
     tn = tile.thread_cols
     row_parts, col_parts = tile.rows_of_mma, tile.cols_of_mma
-    few_size = 4 * col_parts
+    part_size = 4 * col_parts
 
     if SIMULATED:
 
         def multiply(first, acc, fa, fb, shared, a_at, b_at):
             for i in range(2 * row_parts):
                 for j in range(2 * col_parts):
-                    few = sums = 0.0
+                    small = sums = 0.0
                     for k in range(DEPTH):
                         a = shared[a_at + k + i * (COLS * DEPTH)]
                         b = shared[b_at + k + (j // 2 * COLS + j % 2) * DEPTH]
                         with np.errstate(all="ignore"):
                             ah, bh = np.float64(tf32(a)), np.float64(tf32(b))
-                            few += (a - ah) * bh + ah * (b - bh)
+                            small += (a - ah) * bh + ah * (b - bh)
                             sums += ah * bh
                     with np.errstate(all="ignore"):
-                        acc[i * tn + j] += f(few + sums)
+                        acc[i * tn + j] += f(small + sums)
 
         return multiply
 
@@ -117,55 +120,55 @@ def products(tile: Tile) -> Callable[..., None]:
 
     # The instructions of a product wait for each other; those of other columns come between.
     @device_function
-    def low_high(n, fa, fb, few):
+    def low_high(n, fa, fb, part):
         at, b0, b1 = 4 * n, fb[4 * n], fb[4 * n + 1]
-        few[at], few[at + 1], few[at + 2], few[at + 3] = mma(
+        part[at], part[at + 1], part[at + 2], part[at + 3] = mma(
             fa[4], fa[5], fa[6], fa[7], b0, b1, f(0.0), f(0.0), f(0.0), f(0.0)
         )
 
     @device_function
-    def high_low(n, fa, fb, few):
+    def high_low(n, fa, fb, part):
         at, b0, b1 = 4 * n, fb[4 * n + 2], fb[4 * n + 3]
-        few[at], few[at + 1], few[at + 2], few[at + 3] = mma(
-            fa[0], fa[1], fa[2], fa[3], b0, b1, few[at], few[at + 1], few[at + 2], few[at + 3]
+        part[at], part[at + 1], part[at + 2], part[at + 3] = mma(
+            fa[0], fa[1], fa[2], fa[3], b0, b1, part[at], part[at + 1], part[at + 2], part[at + 3]
         )
 
     @device_function
-    def high_high(n, fa, fb, few):
+    def high_high(n, fa, fb, part):
         at, b0, b1 = 4 * n, fb[4 * n], fb[4 * n + 1]
-        few[at], few[at + 1], few[at + 2], few[at + 3] = mma(
-            fa[0], fa[1], fa[2], fa[3], b0, b1, few[at], few[at + 1], few[at + 2], few[at + 3]
+        part[at], part[at + 1], part[at + 2], part[at + 3] = mma(
+            fa[0], fa[1], fa[2], fa[3], b0, b1, part[at], part[at + 1], part[at + 2], part[at + 3]
         )
 
     @device_function
-    def add_up(n, first, acc, few):
+    def add_up(n, first, acc, part):
         for h in range(2):
             for e in range(2):
-                acc[first + h * tn + 2 * n + e] += few[4 * n + 2 * h + e]
+                acc[first + h * tn + 2 * n + e] += part[4 * n + 2 * h + e]
 
     load_all_b, add_all = unrolled(col_parts, load_b), unrolled(col_parts, add_up)
     first, second, third = (unrolled(col_parts, each) for each in (low_high, high_low, high_high))
 
     @device_function
-    def rows_of(m, acc, fa, fb, few, shared, a_at):
+    def rows_of(m, acc, fa, fb, part, shared, a_at):
         for h in range(2):
             for e in range(2):
                 value = shared[a_at + u32(e + (m * ROWS + h * COLS) * DEPTH)]
                 high = tf32(value)
                 fa[2 * e + h] = high
                 fa[4 + 2 * e + h] = value - high
-        first(0, fa, fb, few)
-        second(0, fa, fb, few)
-        third(0, fa, fb, few)
-        add_all(0, 2 * m * tn, acc, few)
+        first(0, fa, fb, part)
+        second(0, fa, fb, part)
+        third(0, fa, fb, part)
+        add_all(0, 2 * m * tn, acc, part)
 
     all_rows = unrolled(row_parts, rows_of)
 
     @device_function
     def multiply(_, acc, fa, fb, shared, a_at, b_at):
-        few = cuda.local.array(few_size, np.float32)
+        part = cuda.local.array(part_size, np.float32)
         load_all_b(0, fb, shared, b_at & EVEN)
-        all_rows(0, acc, fa, fb, few, shared, a_at & EVEN)
+        all_rows(0, acc, fa, fb, part, shared, a_at & EVEN)
 
     return multiply
 

@@ -1,4 +1,5 @@
-"""The register tile of the GPU's batch-reduce GEMM: a block's memory layout, and the code of its inner loop.
+"""The register tile of the GPU's batch-reduce GEMM: a block's memory layout, and the code of its inner loop
+by multiply-adds; `tensor.py` has that of tensor cores, whose slices lie otherwise.
 
 A block computes ``C [BM, BN]``, each thread ``TM x TN`` of it in registers, over the whole sum. Slices of
 ``DEPTH`` terms of A and B pass through shared memory, terms outermost: ``[DEPTH][BM + PAD]``, so that a
@@ -33,7 +34,7 @@ REGISTERS = 65536  # of an SM
 
 
 class Tile(NamedTuple):
-    """The rows and columns of a block's tile, and of a thread's; multiples of four.
+    """The rows and columns of a block's tile, and of a thread's; multiples of four, on tensor cores of two.
 
     A thread's rows are runs of ``row_run`` that begin ``row_gap`` apart, and so are its columns.
     ``tensor``: products are made on tensor cores (`tensor`).

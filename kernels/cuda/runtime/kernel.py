@@ -30,7 +30,7 @@ class Kernel:
 
     ``make(**variant)`` returns the Python function to compile; its parameters are ``arrays`` (flat,
     contiguous), then ``scalars``. ``threads`` is the most threads of a block, ``registers`` the most
-    registers a thread may need (the occupancy in the docstring rests on it); no variant may spill.
+    registers a thread of any variant may need (the occupancy in the docstring rests on it); none may spill.
     ``samples`` are variants that together contain all code: tests compile each of them. ``blocks`` blocks of
     ``threads`` threads must fit on an SM at once, which bounds the registers that the compiler may take.
     ``dynamic`` gives the bytes of shared memory that a launch must give a variant besides those that the code

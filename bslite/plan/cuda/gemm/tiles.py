@@ -35,6 +35,7 @@ LOOP = 58.0  # other slots per slice
 START = 1820.0  # cycles before the first product and after the last, together
 MMA = 3.75  # slots of an instruction of the tensor cores, with its share of splits and additions
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
+LEAST_TENSOR = 32  # terms of a sum on tensor cores, at least: of fewer, multiply-adds make smaller errors
 LEAST_TERMS = 64  # a part's terms, at least
 MOST_CELLS = 4  # a thread's cells of A in a slice, at most, that a prologue has registers for
 
@@ -107,9 +108,9 @@ TENSOR_TILES = (
     TileShape(96, 64, 6, 8, 168, 1),
     TileShape(64, 64, 8, 4, 128, 1),
     TileShape(128, 32, 8, 4, 128, 1),
-    TileShape(32, 64, 4, 4, 96, 1),
-    TileShape(32, 32, 4, 4, 96, 1),
-    TileShape(32, 16, 4, 4, 96, 1),
+    TileShape(32, 64, 4, 4, 112, 1),
+    TileShape(32, 32, 4, 4, 112, 1),
+    TileShape(32, 16, 4, 4, 112, 1),
 )
 
 
@@ -137,7 +138,7 @@ class Problem:
 
 
 class Way(NamedTuple):
-    """The arithmetic of a product: all that its bits depend on."""
+    """The arithmetic of a product: all that its bits depend on (beside NaN and infinities the tile, too)."""
 
     tensor: int
     parts: int
@@ -185,6 +186,8 @@ def choose_way(p: Problem, machine: GpuMachine, tuning: Tuning = DEFAULT) -> Way
         counts = [tuning.parts(p.terms)]
     bare = p.bare
     found = [tile for tile in tiles(machine, tuning) if tile.takes(bare.cell)]
+    if p.terms < LEAST_TENSOR:
+        found = [tile for tile in found if not tile.tensor]
     choices = [price(bare, tile, n, machine) for tile in found for n in counts]
     best = min(choices, key=_seconds)
     return Way(best.tile.tensor, best.parts if tuning.parts is None else counts[0])
@@ -203,7 +206,7 @@ def tiles(machine: GpuMachine, tuning: Tuning = DEFAULT) -> list[TileShape]:
     """Return the tiles whose blocks fit the machine; those for tensor cores where it gains by them and the
     user accepts them.
     """
-    tensor = machine.tensor_lanes > 2 * machine.lanes and tuning.precision is not Precision.IEEE
+    tensor = machine.tensor_lanes > 3 * machine.lanes and tuning.precision is not Precision.IEEE
     found = TILES + TENSOR_TILES if tensor else TILES
     return [tile for tile in found if tile.threads <= machine.block_threads]
 

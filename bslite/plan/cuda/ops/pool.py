@@ -18,7 +18,7 @@ from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 THREADS = 128
 #: A block's channels in a pool over the whole image, and the threads that share a channel's pixels: where
 #: there are blocks for all SMs, and where there are not, for so many pixels at least.
-MANY, FEW = (32, 8), {2048: (8, 64), 512: (8, 32)}
+MANY_BLOCKS, FEW_BLOCKS = (32, 8), {2048: (8, 64), 512: (8, 32)}
 
 
 @CUDA.register("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d")
@@ -55,9 +55,9 @@ def whole_step(b: CudaBuilder, layer: Layer, x: View) -> bool:
     y = b.write(layer.name)
     norm = affine(b, layer.affine)
     name, first, second = activation(layer.activation)
-    count, (lanes, sharing) = size_of(tuple(sizes)), MANY
+    count, (lanes, sharing) = size_of(tuple(sizes)), MANY_BLOCKS
     if -(-c // lanes) * n < b.machine.sms:
-        lanes, sharing = next((few for least, few in FEW.items() if count >= least), MANY)
+        lanes, sharing = next((few for least, few in FEW_BLOCKS.items() if count >= least), MANY_BLOCKS)
     lanes = max(1, min(lanes, b.machine.block_threads // sharing))
     sharing = min(sharing, b.machine.block_threads)
     groups = -(-c // lanes)

@@ -98,7 +98,9 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
     whole = choose(run.problem, b.machine) if len(passes) == 1 else None
     many = b.tuning.recurrent_by_products
     if many is None:
-        many = batch > FEW and (whole is None or by_products(run.problem, b.machine) < whole.seconds)
+        many = batch > FEW and (
+            whole is None or by_products(run.problem, b.machine, b.tuning) < whole.seconds
+        )
     if len(passes) == 1 and (whole is None or many):
         _by_products(b, layer, run, passes[0], started)
     else:

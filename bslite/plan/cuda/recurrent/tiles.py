@@ -13,6 +13,7 @@ from bslite.explore.gpu import GpuMachine, Work, step_parts
 from bslite.explore.problem import FLOAT, Recurrent
 from bslite.kernels.contracts.cuda.recurrent import Steps, StepsWide, Tile
 from bslite.plan.cuda.gemm import tiles as gemm_tiles
+from bslite.plan.cuda.tuning import DEFAULT, Tuning
 
 WARPS, LANES = 8, 32
 #: The values that fit in a thread's 255 registers, counted in assembled code: weights and their places, kept
@@ -216,13 +217,13 @@ def launched(machine: GpuMachine, gates: int, units: int, depth: int, batch: int
     return best
 
 
-def by_products(problem: Recurrent, machine: GpuMachine) -> float:
+def by_products(problem: Recurrent, machine: GpuMachine, tuning: Tuning = DEFAULT) -> float:
     """Return the seconds of all steps, each a product of all sequences' h with weights and a gate launch."""
     cols, weights = problem.gates * problem.hidden, FLOAT * problem.recurrent_weights
     cell = 2 if problem.hidden % 2 == 0 else 1
     from_memory = 0 if weights <= machine.l2_bytes else weights
     product = gemm_tiles.choose(
-        gemm_tiles.Problem(problem.batch, cols, problem.hidden, 1, cell, from_memory), machine
+        gemm_tiles.Problem(problem.batch, cols, problem.hidden, 1, cell, from_memory), machine, tuning
     )
     gates = FLOAT * problem.batch * cols * (2 + product.parts) / machine.l2_bandwidth
     return problem.steps * (product.seconds + machine.launch + 2 * machine.l2_latency + gates)
