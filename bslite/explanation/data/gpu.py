@@ -115,9 +115,10 @@ def _layer_row(f: Fusion, shapes: Mapping[str, Shape]) -> GpuRow:
 
 
 def _tile(step: Launch) -> str:
-    """Rows and columns of a block's tile, or of a thread's in a stack."""
-    tile = step.variant.constants().get("tile")
-    return f"{tile[0]}x{tile[1]}" if isinstance(tile, (list, tuple)) else step.tile
+    """Rows and columns of a block's tile, and whether by tensor cores; or those of a thread's in a stack."""
+    constants = step.variant.constants()
+    tile, by = constants.get("tile"), " tf32" if constants.get("tensor") else ""
+    return f"{tile[0]}x{tile[1]}{by}" if isinstance(tile, (list, tuple)) else step.tile
 
 
 def _library(plan: CudaPlan, number: int, driver: Any) -> str:

@@ -104,7 +104,7 @@ def append(b: CudaBuilder, layer: Layer, p: Product) -> View | None:
     if not p.count:
         return None
     act = activation(layer.activation)
-    check_sizes(b, p)
+    _check_sizes(b, p)
     record = _record(p, p.y, p.outputs, act)
     cell = 2 if _even(p, record) else 1
     read = sum(4 * size_of(v.shape) for v in (*p.reads, *p.writes))
@@ -161,7 +161,7 @@ def _tiled(b: CudaBuilder, p: Product, choice: Choice, cell: int, act: Activatio
         record = GemmPairs(**vars(in_cells(record, cell)))
     launch(b, record, variant, grid, (tile.threads,), p.reads, writes, choice.seconds - joining)
     if memory is not None and not p.apart:
-        join(b, p, memory, parts, act)
+        _join(b, p, memory, parts, act)
     return memory if p.apart else None
 
 
@@ -190,11 +190,11 @@ def _few_rows(b: CudaBuilder, p: Product, problem: Problem, act: Activation) -> 
     kind = GemvPairs if cell == 2 else Gemv
     launch(b, kind(**vars(record)), variant, grid, (g.threads,), p.reads, writes)
     if joined and not p.apart:
-        join(b, p, memory, g.parts, act)
+        _join(b, p, memory, g.parts, act)
     return memory if g.parts > 1 and p.apart else None
 
 
-def join(b: CudaBuilder, p: Product, memory: View, parts: int, act: Activation) -> None:
+def _join(b: CudaBuilder, p: Product, memory: View, parts: int, act: Activation) -> None:
     """Append the launch that adds up the parts of each sum."""
     if parts * p.count > MOST_ELEMENTS:
         raise EngineError(
@@ -220,7 +220,7 @@ def in_pairs(places: Sequence[Operand], strides: Sequence[int]) -> bool:
     return all(n % 2 == 0 for n in (*strides, *(at for _, at in places)))
 
 
-def check_sizes(b: CudaBuilder, p: Product) -> None:
+def _check_sizes(b: CudaBuilder, p: Product) -> None:
     """Raise EngineError if places exceed the 32 bits that the kernels compute them in."""
     for view in (*p.reads, *p.writes):
         low, high = view.extent
