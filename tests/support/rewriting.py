@@ -10,10 +10,17 @@ from support.check import assert_three_way
 from support.graphs import Graph
 
 RNG = np.random.default_rng(0)
+START = RNG.bit_generator.state
 
 
 class Net(Graph):
-    """A graph whose layers are named after their op and place; numbers and arrays are constants."""
+    """A graph whose layers are named after their op and place; numbers and arrays are constants, the same
+    whichever tests ran before.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        RNG.bit_generator.state = START
 
     def __call__(self, op: str, *inputs: str | float | np.ndarray, **given: object) -> str:
         names = [
