@@ -1,6 +1,6 @@
 """``python -m benchmarks.gpu``: bslite against torch on this machine's GPU.
 
-All parts take a quarter of an hour on an H100 with 16 cores; the networks, six minutes of it.
+On an H100 with 16 cores the networks take four to six minutes, stacks and recurrent layers one or two.
 
 Every network is first held against float64; then bslite, torch (NCHW, channels-last, in a CUDA graph) take
 turns at batch 1, 16 and 128; then stacks of pool + batch norm + ReLU against the bandwidth of a copy,

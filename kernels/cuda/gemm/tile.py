@@ -109,7 +109,8 @@ def bounds(variant: Mapping[str, Any]) -> tuple[int, int]:
     """Return the threads of a block of this variant, and how many such blocks an SM has registers for.
 
     128 registers to a thread: 16 warps hide each other's latencies. Tensor cores, where each instruction
-    waits for the one before, go faster by 168 and 12 warps (H100: 48 TFLOP/s for 39).
+    waits for the one before, go faster by 168 and 12 warps (H100, a tile of 128x64: 48 TFLOP/s for
+    39).
     """
     tile = Tile(*variant["tile"], variant["tensor"])
     if not tile.tensor:

@@ -28,8 +28,8 @@ from bslite.plan.cuda.tuning import DEFAULT, Tuning
 SLICE = 8  # terms that pass through shared memory at once (`kernels.cuda.gemm.tile.DEPTH`)
 QUAD = 4
 SM_THREADS, SM_REGISTERS, SM_BLOCKS, SM_SHARED = 2048, 65536, 32, 200 << 10
-FETCH_LATENCY = 710.0  # cycles from requesting a slice to having it in shared memory
 # Fitted to 500 launches on an H100 (14 % off in the mean), waits that nothing hides included.
+FETCH_LATENCY = 710.0  # cycles from requesting a slice to having it in shared memory
 MOVED = 66.0  # slots per cell that a thread moves from memory to shared memory
 LOOP = 58.0  # other slots per slice
 START = 1820.0  # cycles before the first product and after the last, together
