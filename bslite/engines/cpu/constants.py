@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.errors import SpecError
-from bslite.kernels.contracts.cpu.tiles import COLS, HALF, LEAST, MOST, TERMS
+from bslite.kernels.contracts.cpu.tiles import COLS, HALF, LEAST, MOST, PAIR, TERMS
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.passes.quads import exact_parts
 from bslite.plan import Const
@@ -117,15 +117,15 @@ def _in_groups(w: Array, lanes: int, width: int) -> Array:
 
 @recipe("split_panels")
 def _split_panels(params: Sequence[Array], parts: int, groups: int) -> Array:
-    """``[K, C/groups, ...]`` as tiles of bfloat16 ``[groups][K/32][taps][C/32][parts][2][16 pairs][16
-    columns][2]``, zeros beyond the channels of a group; see `contracts.cpu.tiles`.
+    """``[K, C/groups, ...]`` as tiles of bfloat16 ``[groups][K/32][taps][C/32][parts][2][16 cells][16
+    columns][2 terms]``, zeros beyond the channels of a group; see `contracts.cpu.tiles`.
     """
     w = params[0]
     mine, c = w.shape[0] // groups, w.shape[1]
     w = np.pad(w.reshape(groups, mine, c, -1), ((0, 0), (0, -mine % (2 * COLS)), (0, -c % TERMS), (0, 0)))
     made = np.stack(list(itertools.islice(split(w), parts)))
-    tiles = made.reshape(parts, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // 2, 2, w.shape[3])
-    return tiles.transpose(1, 2, 8, 5, 0, 3, 6, 4, 7)
+    tiles = made.reshape(parts, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // PAIR, PAIR, w.shape[3])
+    return tiles.transpose(1, 2, 8, 5, 0, 3, 7, 4, 6)
 
 
 def split(x: Array) -> Iterator[Array]:

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.tiles import (
+    BLOCK,
     COLS,
     HEAD,
     LINE,
@@ -37,6 +38,8 @@ STORED = 1.0  # cycles of a register of results behind its sums
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
+PART_BYTES = 24 << 10  # of weights that are split on the way, and stay in L1 until they are multiplied
+ONCE = 2 * ROWS
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
 
@@ -180,8 +183,8 @@ def split_conv(
     read = deep.taps * ((size.lines - 1) * row_step + reach_rows)
     items = choose_items(
         machine, size.images * size.planes, size.lines, panels * of.groups,
-        cycles_of(machine, size, of, mine), read * wide * pixel, group_bytes * of.groups,
-        4 * size.lines * size.pixels * channels,
+        multiplied(machine, size, of, mine), read * wide * pixel, group_bytes * of.groups,
+        4 * size.lines * size.pixels * channels, split_of(size, of),
     )  # fmt: skip
     plane = -(-((items.band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
     slab = row_step * col_step * plane
@@ -196,11 +199,19 @@ def split_conv(
     offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
     # A tile may begin at the last output and take 32.
     scratch = HEAD + deep.taps * slab + 2 * ROWS * pixel
+    step_bytes, part = parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
+    blocks_of_rows = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
+    on_the_way = weights.whole is not None and size.made <= ONCE
+    if on_the_way:
+        part = min(part, PART_BYTES // step_bytes)
+    sums = scratch
+    chunk_sums = sums + BLOCK * blocks_of_rows
+    scratch = chunk_sums + BLOCK * blocks_of_rows * (of.steps > CHUNK_STEPS)
     split_at, weights_image, more = 0, 0, list[View]()
-    if weights.whole is not None and size.made <= 2 * ROWS:
+    if on_the_way:
         # They are read once, and take fewer bytes as they are.
         at_weights, split_at = weights.whole(), scratch
-        scratch += min(CHUNK_STEPS, of.steps) * parts * 2 * TILE
+        scratch += part * step_bytes
         group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
     else:
         at_weights, weights_image, more = weights.packed(parts)
@@ -224,7 +235,7 @@ def split_conv(
         group_panels=panels, group_channels=mine, group_weight_bytes=group_bytes,
         weights_image=4 * weights_image, split_at=split_at, groups=of.groups, depth=of.depth,
         blocks_of_terms=of.blocks, parts=parts, steps=of.steps,
-        chunk=CHUNK_STEPS, start=rows.start if clipped and not by_planes else 0, row_step=row_step,
+        chunk=CHUNK_STEPS, part=part, sums=sums, chunk_sums=chunk_sums, start=rows.start if clipped and not by_planes else 0, row_step=row_step,
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
         deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=slab,
@@ -237,13 +248,17 @@ def split_conv(
 
 
 @functools.lru_cache(4096)
-def cycles_of(machine: Machine, size: Pixels, of: Sum, channels: int) -> float:
-    """Cycles of one core: products of tiles, numbers split, results stored. ``channels``: of a group."""
+def multiplied(machine: Machine, size: Pixels, of: Sum, channels: int) -> float:
+    """Cycles of one core for products of tiles and results stored. ``channels``: of a group."""
     rows = -(-size.made // ROWS)
     tiles = rows * -(-channels // COLS) * of.steps * machine.tile_products * machine.tile_cycles
+    return of.groups * (tiles + size.made * -(-channels // machine.lanes) * STORED)
+
+
+def split_of(size: Pixels, of: Sum) -> float:
+    """Cycles of one core for numbers split."""
     read = size.made * of.phases[0] * of.phases[1] * of.window.depth.taps
-    stores = size.made * -(-channels // machine.lanes) * STORED
-    return of.groups * (tiles + SPLIT * read * of.blocks * TERMS + stores)
+    return SPLIT * of.groups * read * of.blocks * TERMS
 
 
 def on_tiles(
@@ -276,5 +291,6 @@ def is_faster(machine: Machine, image: tuple[int, int] | None, of: Sum, channels
     outputs, line = image or (1 << 20, 1 << 10)
     terms = of.window.taps * of.depth
     added = of.groups * line_tiling(machine, line, channels).cycles * outputs / line * terms
-    multiplied = cycles_of(machine, Pixels(1, 1, 1, outputs), of, channels)
-    return multiplied + SPLIT * of.groups * terms * channels < added
+    size = Pixels(1, 1, 1, outputs)
+    split = split_of(size, of) + SPLIT * of.groups * terms * channels
+    return multiplied(machine, size, of, channels) + split < added

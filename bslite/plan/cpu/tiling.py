@@ -178,11 +178,12 @@ def choose_items(
     image_bytes: int,
     weight_bytes: int,
     made_bytes: int,
+    each: float = 0.0,
 ) -> Items:
     """The cut into items with the least predicted time.
 
     ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are the bytes
-    read and written for an image. The price has three parts: the slowest core's share and the wait for the
+    read and written for an image; ``each`` are cycles that every block of panels takes again. The price has three parts: the slowest core's share and the wait for the
     last item; the weights through L2, once for each band of each image; and the traffic from beyond L2: an
     image once per block of panels (once per panel where a band does not stay in L2), the weights once per
     band (once per core where they stay in L2), and what the next layer finds in another core's L2 where
@@ -197,7 +198,7 @@ def choose_items(
             items = images * bands * blocks
             if items > 4096:
                 continue
-            largest = cycles / images * (band_lines / lines) * (block_panels / panels)
+            largest = (cycles * (block_panels / panels) + each) / images * (band_lines / lines)
             compute = -(-items // t) * largest + ITEM * items / t
             if t > 1:
                 compute += UNEVEN * largest

@@ -12,6 +12,7 @@ from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
 ROWS = COLS = 16  # of a tile of sums
 TERMS = 32  # that one product of tiles sums
+PAIR = TERMS // 2  # terms from one of a cell of A or B to the other: a row has 16 cells of two terms
 TILE = 1024  # bytes of any tile
 LINE = 64  # bytes of a row of a tile: one part of 32 terms
 #: Bits of float32: the least magnitude that has parts (parts of smaller ones may be below the normal range),
@@ -20,9 +21,10 @@ LEAST, MOST, HALF = (127 - 100) << 23, 0x7F7F8000, 0x8000
 #: Products of parts -> parts that a number is split into.
 PARTS = {6: 3, 3: 2, 1: 1}
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
+BLOCK = 2 * ROWS * ROW  # bytes of the sums of a block
 #: Bytes of scratch memory before an item's pixels: tiles of a unit that is emulated, the sums of a block,
-#: those of a chunk, settings of the unit.
-UNIT, SUMS, CHUNK, CONFIG = 0, 8 * TILE, 8 * TILE + 2 * ROWS * ROW, 8 * TILE + 4 * ROWS * ROW
+#: settings of the unit.
+UNIT, SUMS, CONFIG = 0, 8 * TILE, 8 * TILE + BLOCK
 HEAD = CONFIG + 64
 
 
@@ -59,7 +61,9 @@ class SplitConv(OnTiles, kernel="split_conv"):
     phase before, and what the next plane of a window reads ``slab`` bytes on.
 
     ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
-    of them are summed at a time. Row r of the window of line l is row ``start + l * row_step + r`` of the
+    of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
+    pass. Sums of outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each, those of a chunk that is not
+    the first at ``chunk_sums``. Row r of the window of line l is row ``start + l * row_step + r`` of the
     image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step + t
     * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel has
     the weights of 32 channels of a group. Where ``split_at`` is not 0, the weights are float32 panels, as
@@ -111,6 +115,9 @@ class SplitConv(OnTiles, kernel="split_conv"):
     parts: int
     steps: int
     chunk: int
+    part: int
+    sums: int
+    chunk_sums: int
     start: int
     row_step: int
     rows: int
@@ -133,7 +140,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
 
 class SplitPanels(StepRecord, kernel="split_panels"):
     """Splits matrices into ``parts`` and packs them as `SplitConv` reads them: ``[cols / 32][taps][rows /
-    32][parts][2 tiles][16 pairs][16 columns][2]``, zeros beyond rows and columns. ``flag``: as there.
+    32][parts][2 tiles][16 cells][16 columns][2]``, zeros beyond rows and columns. ``flag``: as there.
     """
 
     matrices: Matrices

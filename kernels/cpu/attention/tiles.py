@@ -66,7 +66,7 @@ def _scores(s, scratch, q, rows, count):
     depth, parts, sweep, s_row, pixel = s.depth, s.parts, s.sweep, s.score_row, s.q_pixel
     a, b, scores, offsets = scratch + s.q_parts, scratch + s.k_tiles, scratch + s.scores, s.offsets
     steps = _blocks(depth)
-    seen = split_pixels(q, s.q_row, rows, 1, depth, steps, parts, a, pixel, splat(f(0.0)))
+    seen = split_pixels(q, s.q_row, rows, 1, depth, parts, a, pixel, splat(f(0.0)))
     if any_bit(seen):
         raise_flag(s.flag, 0)
     for c in range(0, count, PANEL):
@@ -87,7 +87,7 @@ def _values(s, scratch, rows, count, y, resume):
     features, parts, sweep, y_row, pixel = s.features, s.parts, s.sweep, s.y_row, s.e_pixel
     a, b, scores, offsets = scratch + s.e_parts, scratch + s.v_tiles, scratch + s.scores, s.offsets
     steps = _blocks(count)
-    split_pixels(scores, s.score_row, rows, 1, count, steps, parts, a, pixel, splat(f(0.0)))
+    split_pixels(scores, s.score_row, rows, 1, count, parts, a, pixel, splat(f(0.0)))
     sums = scratch + SUMS
     for c in range(0, features, PANEL):
         here = min(PANEL, features - c)

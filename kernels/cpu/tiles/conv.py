@@ -9,14 +9,12 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import (
-    CHUNK,
     COLS,
     CONFIG,
     HEAD,
     LINE,
     ROW,
     ROWS,
-    SUMS,
     TERMS,
     TILE,
     UNIT,
@@ -69,7 +67,7 @@ def _split_band(s, x, plane_number, first_line, lines, band):
                 if inside:
                     source = of_deep + row * x_row + phase * x_col
                     seen = split_pixels(
-                        source, col_phases * x_col, count, groups, depth, blocks, parts, to, pixel, seen
+                        source, col_phases * x_col, count, groups, depth, parts, to, pixel, seen
                     )
                 else:
                     _zeros(to, count * pixel)
@@ -95,6 +93,27 @@ def _add(sums, chunk, rows):
         store(sums + place, load(sums + place) + load(chunk + place))
 
 
+@register_jitable
+def _finish(s, sums, count, channels, c, r, bias, low, high):
+    """Stores the results of ``count`` outputs, of ``channels`` channels of a panel."""
+    has_residual, y_col, r_col = s.has_residual, s.y_col, s.residual_col
+    for lane in range(0, channels, LANES):
+        left, added = channels - lane, load(bias + 4 * lane)
+        x, to, other = sums + 4 * lane, c + 4 * lane, r + 4 * lane
+        if has_residual:
+            for _ in range(count):
+                value = load(x) + added + load_some(other, left)
+                store_some(to, vmin(high, vmax(low, value)), left)
+                x += ROW
+                to += y_col
+                other += r_col
+        else:
+            for _ in range(count):
+                store_some(to, vmin(high, vmax(low, load(x) + added)), left)
+                x += ROW
+                to += y_col
+
+
 @step_kernel(SplitConv)
 def split_conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of panels of one image."""
@@ -112,11 +131,11 @@ def split_conv(step, bases, item, scratch):
     residual += first_line * s.residual_line
     weights, biases = s.weights + number * s.weights_image, s.bias
     y_line, y_col, r_line, r_col = s.y_line, s.y_col, s.residual_line, s.residual_col
-    steps, chunk, offsets, pixel, pitch, pixels = s.steps, s.chunk, s.offsets, s.pixel, s.pitch, s.pixels
-    has_residual, sweep, activation = s.has_residual, s.sweep, s.activation
+    steps, offsets, pixel, pitch, pixels = s.steps, s.offsets, s.pixel, s.pitch, s.pixels
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
-    split_at, depth = s.split_at, s.depth
-    panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * parts * 2 * TILE
+    sweep, activation, split_at, depth = s.sweep, s.activation, s.split_at, s.depth
+    step_bytes = parts * 2 * TILE
+    panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
@@ -129,36 +148,44 @@ def split_conv(step, bases, item, scratch):
         channel_bytes = 4 * (group * channels + place * 2 * COLS)
         bias = biases + 4 * (group * padded + place * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
-        line, col = 0, 0
-        for first in range(0, outputs, 2 * ROWS):
-            rows = min(2 * ROWS, outputs - first)
-            which = 2 * (rows > ROWS) + (here > COLS)
-            a = group_band + first * pixel
-            done = 0
-            while done < steps:
-                count = min(chunk, steps - done)
-                sums = scratch + (CHUNK if done else SUMS)
-                b = panel_weights + done * parts * 2 * TILE
-                if split_at:
-                    b = scratch + split_at
-                    _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
-                call_tile_sweep(sweep, which, scratch + UNIT, a, pixel, offsets + 8 * done, count,
-                                b, sums, ROW)  # fmt: skip
-                if done:
-                    _add(scratch + SUMS, scratch + CHUNK, rows)
-                done += count
-            for row in range(rows):
-                if col < pixels:
-                    c = y + line * y_line + col * y_col + channel_bytes
-                    r = residual + line * r_line + col * r_col + channel_bytes
-                    for lane in range(0, here, LANES):
-                        value = load(scratch + SUMS + row * ROW + 4 * lane) + load(bias + 4 * lane)
-                        if has_residual:
-                            value = value + load_some(r + 4 * lane, here - lane)
-                        store_some(c + 4 * lane, vmin(high, vmax(low, value)), here - lane)
-                col += 1
-                if col == pitch:
-                    line, col = line + 1, 0
+        begin = done = 0
+        while done < steps:
+            end = min(steps, begin + s.chunk)
+            count = min(s.part, end - done)
+            b = panel_weights + done * step_bytes
+            if split_at:
+                b = scratch + split_at
+                _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
+            line, col = 0, 0
+            for first in range(0, outputs, 2 * ROWS):
+                rows = min(2 * ROWS, outputs - first)
+                which = 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
+                whole = scratch + s.sums + first * ROW
+                sums = scratch + s.chunk_sums + first * ROW if begin else whole
+                call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
+                                offsets + 8 * done, count, b, sums, ROW)  # fmt: skip
+                if done + count < end:
+                    continue
+                if begin:
+                    _add(whole, sums, rows)
+                if end < steps:
+                    continue
+                row = 0
+                while row < rows:
+                    width = min(rows - row, pixels - col)
+                    if width > 0:
+                        c = y + line * y_line + col * y_col + channel_bytes
+                        r = residual + line * r_line + col * r_col + channel_bytes
+                        _finish(s, whole + row * ROW, width, here, c, r, bias, low, high)
+                    else:  # between lines: nobody's outputs
+                        width = min(rows - row, pitch - col)
+                    row += width
+                    col += width
+                    if col == pitch:
+                        line, col = line + 1, 0
+            done += count
+            if done == end:
+                begin = end
         if activation:
             for number in range(lines):
                 count = pixels - short if number == lines - 1 else pixels

@@ -3,18 +3,19 @@
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.tiles import COLS, LINE, TERMS, TILE, SplitPanels
+from bslite.kernels.contracts.cpu.tiles import COLS, LINE, PAIR, TERMS, TILE, SplitPanels
 from bslite.kernels.cpu.gemm.items import matrix_of
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.tiles.split import any_bit, either, store_pairs
+from bslite.kernels.cpu.tiles.split import any_bit, parts_store
 from bslite.kernels.cpu.vector.lanes import with_lane
-from bslite.kernels.cpu.vector.memory import load_int, load_scalar, load_some
+from bslite.kernels.cpu.vector.memory import load, load_int, load_scalar, load_some, prefetch
 from bslite.kernels.cpu.vector.simd import LANES, splat
 
 F = reader(SplitPanels)
 f = np.float32
+AHEAD = 4 << 10  # bytes that numbers are fetched ahead
 
 
 @register_jitable
@@ -28,21 +29,44 @@ def _columns(x, x_col, count):
     return made
 
 
+def _block_splitter(parts):
+    """`split_block` into so many parts."""
+    store_parts = parts_store(parts, 2 * TILE)
+
+    @register_jitable
+    def split(x, x_row, x_col, rows, cols, y, seen):
+        whole = x_col == 4 and rows == TERMS and cols >= 2 * COLS
+        for pair in range(PAIR):
+            low, high = x + pair * x_row, x + (pair + PAIR) * x_row
+            for column in range(0, 2 * COLS, LANES):
+                to = y + column // COLS * TILE + pair * LINE + column % COLS * 4
+                if whole:
+                    a, b = load(low + 4 * column), load(high + 4 * column)
+                    prefetch(low + 4 * column + AHEAD)
+                    prefetch(high + 4 * column + AHEAD)
+                else:
+                    count = cols - column
+                    a = _columns(low + column * x_col, x_col, count if pair < rows else 0)
+                    b = _columns(high + column * x_col, x_col, count if pair + PAIR < rows else 0)
+                seen = store_parts(to, a, b, seen)
+        return seen
+
+    return split
+
+
+_into_three, _into_two, _into_one = map(_block_splitter, (3, 2, 1))
+
+
 @register_jitable
 def split_block(x, x_row, x_col, rows, cols, parts, y, seen):
-    """Splits ``rows`` x ``cols`` numbers (at most 32 each) into ``parts`` times two tiles, zeros beyond them.
-    Returns ``seen`` with the bits of lanes that are not exact.
+    """Splits ``rows`` x ``cols`` numbers (at most 32 rows; columns from 32 on are left out) into ``parts``
+    times two tiles, zeros beyond them. Returns ``seen`` with the bits of lanes that are not exact.
     """
-    for pair in range(TERMS // 2):
-        row = 2 * pair
-        at = x + row * x_row
-        for column in range(0, 2 * COLS, LANES):
-            count = cols - column
-            even = _columns(at + column * x_col, x_col, count if row < rows else 0)
-            odd = _columns(at + x_row + column * x_col, x_col, count if row + 1 < rows else 0)
-            to = y + column // COLS * TILE + pair * LINE + column % COLS * 4
-            seen = either(seen, store_pairs(to, even, odd, parts))
-    return seen
+    if parts == 3:
+        return _into_three(x, x_row, x_col, rows, cols, y, seen)
+    if parts == 2:
+        return _into_two(x, x_row, x_col, rows, cols, y, seen)
+    return _into_one(x, x_row, x_col, rows, cols, y, seen)
 
 
 @step_kernel(SplitPanels)

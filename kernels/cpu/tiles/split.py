@@ -3,70 +3,59 @@
 Each part is what remains of the one before, rounded to 8 bits; the differences are exact. NaN, infinities,
 numbers that round to one, and numbers so small that a part is below the normal range, which the unit flushes
 to zero, are noticed.
+
+A cell of a tile holds a term of the lower half of a block of 32 terms and the one 16 terms on: then two
+registers of terms make one of cells without a permutation.
 """
+
+import functools
 
 from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, TERMS, TILE
+from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, TERMS
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
-from bslite.kernels.cpu.vector.memory import load_some
+from bslite.kernels.cpu.vector.memory import load, load_some
 from bslite.kernels.cpu.vector.simd import LANES, VEC, i64, pointer, primitive, vec_t
 
-HALVES = ir.VectorType(ir.IntType(16), LANES)
 
-
-@primitive(vec_t, i64, vec_t, i64)
-def store_parts(builder, address, x, parts):
-    """Writes the first ``parts`` (1, 2 or 3) parts of ``x``, each to its own line of 64 bytes. Returns bits
-    that are set in lanes whose parts are not exact.
+@functools.cache
+def parts_store(parts, apart):
+    """A function that writes the first ``parts`` (1, 2 or 3) parts of the terms ``low`` and ``high`` as cells,
+    each part ``apart`` bytes after the one before. It returns ``seen`` with all bits set in lanes whose parts
+    are not exact.
     """
-    for part, high in enumerate(parts_ir(builder, x)):
-        with builder.if_then(builder.icmp_signed(">", parts, ir.Constant(parts.type, part))):
-            half = builder.trunc(builder.lshr(ints_of(builder, high), all_ints(16)), HALVES)
-            place = builder.add(address, ir.Constant(address.type, LINE * part))
-            builder.store(half, pointer(builder, place, HALVES), align=2)
-    return inexact_ir(builder, x)
+
+    @primitive(vec_t, i64, vec_t, vec_t, vec_t)
+    def store_parts(builder, address, low, high, seen):
+        both = zip(parts_ir(builder, low, parts), parts_ir(builder, high, parts), strict=True)
+        for part, (a, b) in enumerate(both):
+            cells = builder.or_(builder.lshr(a, all_ints(16)), builder.and_(b, all_ints(0xFFFF0000)))
+            place = builder.add(address, ir.Constant(address.type, apart * part))
+            builder.store(cells, pointer(builder, place, INTS), align=4)
+        for x in (low, high):
+            seen = builder.select(inexact_ir(builder, x), builder.bitcast(all_ints(-1), VEC), seen)
+        return seen
+
+    return store_parts
 
 
-def parts_ir(builder, x):
-    """The three parts of ``x``, as float32."""
-    found, rest = [], x
-    for _ in range(3):
-        rounded = builder.add(ints_of(builder, rest), all_ints(HALF))
-        high = builder.bitcast(builder.and_(rounded, all_ints(0xFFFF0000)), VEC)
-        found.append(high)
-        rest = builder.fsub(rest, high)
+def parts_ir(builder, x, count):
+    """The first parts of ``x``, each in the upper half of an int32; what is below is not part of it."""
+    found = [builder.add(ints_of(builder, x), all_ints(HALF))]
+    while len(found) < count:
+        high = builder.and_(found[-1], all_ints(0xFFFF0000))
+        x = builder.fsub(x, builder.bitcast(high, VEC))
+        found.append(builder.add(ints_of(builder, x), all_ints(HALF)))
     return found
 
 
 def inexact_ir(builder, x):
-    """Bits that are set in the lanes of ``x`` whose parts are not exact."""
+    """Whether the parts of each lane of ``x`` are not exact."""
     size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
-    usual = builder.icmp_unsigned("<", builder.sub(size, all_ints(LEAST)), all_ints(MOST - LEAST))
-    fine = builder.or_(usual, builder.icmp_signed("==", size, all_ints(0)))
-    return builder.bitcast(builder.sext(builder.not_(fine), INTS), VEC)
-
-
-@primitive(vec_t, i64, vec_t, vec_t, i64)
-def store_pairs(builder, address, even, odd, parts):
-    """Writes the first ``parts`` parts of two registers as pairs, in cells; the next part two tiles on.
-    Returns bits that are set in lanes whose parts are not exact.
-    """
-    for part, (a, b) in enumerate(zip(parts_ir(builder, even), parts_ir(builder, odd), strict=True)):
-        with builder.if_then(builder.icmp_signed(">", parts, ir.Constant(parts.type, part))):
-            cells = builder.or_(builder.lshr(ints_of(builder, a), all_ints(16)), ints_of(builder, b))
-            place = builder.add(address, ir.Constant(address.type, 2 * TILE * part))
-            builder.store(cells, pointer(builder, place, INTS), align=4)
-    wrong = builder.or_(*(ints_of(builder, inexact_ir(builder, x)) for x in (even, odd)))
-    return builder.bitcast(wrong, VEC)
-
-
-@primitive(vec_t, vec_t, vec_t)
-def either(builder, a, b):
-    """The bits that are set in ``a`` or in ``b``."""
-    return builder.bitcast(builder.or_(ints_of(builder, a), ints_of(builder, b)), VEC)
+    unusual = builder.icmp_unsigned(">=", builder.sub(size, all_ints(LEAST)), all_ints(MOST - LEAST))
+    return builder.and_(unusual, builder.icmp_signed("!=", size, all_ints(0)))
 
 
 @primitive(types.boolean, vec_t)
@@ -76,22 +65,47 @@ def any_bit(builder, x):
     return builder.icmp_unsigned("!=", builder.bitcast(x, whole), ir.Constant(whole, 0))
 
 
+def _pixels_splitter(parts):
+    """`split_pixels` into so many parts."""
+    store_parts = parts_store(parts, LINE)
+
+    @register_jitable
+    def split(x, x_col, count, groups, depth, to, pixel, seen):
+        for _ in range(count):
+            line, source = to, x
+            for _ in range(groups):
+                for _ in range(depth // TERMS):
+                    for lane in range(0, PAIR, LANES):
+                        place = source + 4 * lane
+                        seen = store_parts(line + 4 * lane, load(place), load(place + 4 * PAIR), seen)
+                    source += 4 * TERMS
+                    line += LINE * parts
+                rest = depth % TERMS
+                if rest:
+                    for lane in range(0, PAIR, LANES):
+                        low = load_some(source + 4 * lane, rest - lane)
+                        high = load_some(source + 4 * (PAIR + lane), rest - PAIR - lane)
+                        seen = store_parts(line + 4 * lane, low, high, seen)
+                    source += 4 * rest
+                    line += LINE * parts
+            x += x_col
+            to += pixel
+        return seen
+
+    return split
+
+
+_into_three, _into_two, _into_one = map(_pixels_splitter, (3, 2, 1))
+
+
 @register_jitable
-def split_pixels(x, x_col, count, groups, depth, blocks, parts, to, pixel, seen):
+def split_pixels(x, x_col, count, groups, depth, parts, to, pixel, seen):
     """Splits ``count`` pixels of ``groups`` times ``depth`` channels, ``x_col`` bytes apart, to ``to``,
-    ``pixel`` bytes apart: for each group ``blocks`` times a line of 32 channels for each part, zeros beyond
-    ``depth``. Returns ``seen`` with the bits of lanes that are not exact.
+    ``pixel`` bytes apart: for each block of 32 channels of a group a line of cells for each part, zeros
+    beyond ``depth``. Returns ``seen`` with the bits of lanes that are not exact.
     """
-    for _ in range(count):
-        line = to
-        for group in range(groups):
-            channel, source = 0, x + 4 * group * depth
-            for _ in range(blocks):
-                for lane in range(0, TERMS, LANES):
-                    value = load_some(source + 4 * channel, depth - channel)
-                    seen = either(seen, store_parts(line + 2 * lane, value, parts))
-                    channel += LANES
-                line += LINE * parts
-        x += x_col
-        to += pixel
-    return seen
+    if parts == 3:
+        return _into_three(x, x_col, count, groups, depth, to, pixel, seen)
+    if parts == 2:
+        return _into_two(x, x_col, count, groups, depth, to, pixel, seen)
+    return _into_one(x, x_col, count, groups, depth, to, pixel, seen)

@@ -6,6 +6,7 @@ k of A begins at ``a + offsets[k]``, its parts one after the other; B is read fr
 """
 
 import functools
+import itertools
 from typing import Any, NamedTuple
 
 from numba import types
@@ -23,6 +24,8 @@ from bslite.kernels.cpu.vector.simd import I64
 PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
+AHEAD = 48 << 10  # bytes that B is fetched ahead, into L2
+
 call_tile_sweep = caller(9)
 
 
@@ -35,23 +38,37 @@ class Operands(NamedTuple):
     offsets: Any
     steps: Any
     b: Any
-    sums: Any  # 32 rows of 32 float32, written
+    sums: Any  # 32 rows of 32 float32
     sums_row: Any
 
 
-def emit_block(builder: Any, rows: int, cols: int, products: int, op: Operands) -> None:
-    """Emits ``rows`` by ``cols`` (1 or 2 each) tiles of sums over ``steps`` blocks of 32 terms."""
+def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, op: Operands) -> None:
+    """Emits ``rows`` by ``cols`` (1 or 2 each) tiles of sums over ``steps`` blocks of 32 terms; ``resume``:
+    they are added to the sums that are there.
+    """
     tiles = [(i, j) for i in range(rows) for j in range(cols)]
+    sums = {
+        (i, j): builder.add(
+            op.sums, builder.add(builder.mul(op.sums_row, const(ROWS * i)), const(COLS * 4 * j))
+        )
+        for i, j in tiles
+    }
     for i, j in tiles:
-        unit.zero_ir(builder, op.unit, 2 * i + j)
+        if resume:
+            unit.load_ir(builder, op.unit, 2 * i + j, sums[i, j], op.sums_row)
+        else:
+            unit.zero_ir(builder, op.unit, 2 * i + j)
     below = builder.mul(op.a_row, const(ROWS))
-    b_step = const(PARTS[products] * 2 * TILE)
+    b_bytes = PARTS[products] * 2 * TILE
+    lines = range(AHEAD, AHEAD + b_bytes, LINE)
+    each = -(-len(lines) // (products * len(tiles)))
 
     def step(k: Any, carried: list[Any]) -> list[Any]:
         (b,) = carried
         cell = builder.add(op.offsets, builder.shl(k, const(3)))
         a = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
         last_p = last_q = None
+        ahead = iter(lines)
         for p, q in PAIRS[products]:
             if p != last_p:
                 part = builder.add(a, const(LINE * p))
@@ -65,26 +82,31 @@ def emit_block(builder: Any, rows: int, cols: int, products: int, op: Operands) 
             last_p, last_q = p, q
             for i, j in tiles:
                 unit.product_ir(builder, op.unit, 2 * i + j, OF_A + i, OF_B + j)
-        return [builder.add(b, b_step)]
+                for place in itertools.islice(ahead, each):
+                    simd.prefetch_ir(builder, builder.add(b, const(place)), level=2)
+        return [builder.add(b, const(b_bytes))]
 
     loop(builder, op.steps, [op.b], step)
     for i, j in tiles:
-        line = builder.add(op.sums, builder.mul(op.sums_row, const(ROWS * i)))
-        place = builder.add(line, const(COLS * 4 * j))
-        unit.store_ir(builder, op.unit, 2 * i + j, place, op.sums_row)
+        unit.store_ir(builder, op.unit, 2 * i + j, sums[i, j], op.sums_row)
 
 
 @makes(TileSweep)
 @functools.cache
 def tile_sweep(products: int) -> Kernel:
-    """A kernel of one block; ``which`` is 0 to 3: a second tile of columns counts 1, one of rows 2."""
+    """A kernel of one block; ``which`` is 0 to 7: a second tile of columns counts 1, one of rows 2, and
+    sums that go on 4.
+    """
 
     def emit(builder: Any, which: Any, *args: Any) -> None:
         op = Operands(*args)
-        sizes = {2 * (rows - 1) + cols - 1: (rows, cols) for rows in (1, 2) for cols in (1, 2)}
+        sizes = list(itertools.product((False, True), (1, 2), (1, 2)))
         one_of(
             builder, which,
-            {n: functools.partial(emit_block, builder, *size, products, op) for n, size in sizes.items()},
+            {
+                n: functools.partial(emit_block, builder, rows, cols, resume, products, op)
+                for n, (resume, rows, cols) in enumerate(sizes)
+            },
         )  # fmt: skip
 
     block = simd.primitive(types.void, *[types.int64] * 9)(emit)

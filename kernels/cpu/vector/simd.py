@@ -112,13 +112,13 @@ def masked_load_ir(builder, address, mask, other):
     return builder.call(fn, [ptr, ir.Constant(I32, 4), mask, other])
 
 
-def prefetch_ir(builder, address, write=False):
-    """Prefetches the cache line at an address, which need not be mapped."""
+def prefetch_ir(builder, address, write=False, level=1):
+    """Prefetches the cache line at an address, which need not be mapped, into this level of cache."""
     ptr = pointer(builder, address, VEC)
     fn = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(ir.VoidType(), [ptr.type, I32, I32, I32]), "llvm.prefetch.p0"
     )
-    builder.call(fn, [ptr, ir.Constant(I32, int(write)), ir.Constant(I32, 3), ir.Constant(I32, 1)])
+    builder.call(fn, [ptr, ir.Constant(I32, int(write)), ir.Constant(I32, 4 - level), ir.Constant(I32, 1)])
 
 
 def vmax_ir(builder, bound, x):
