@@ -316,13 +316,19 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
     return made
 
 
-@recipe("row_rounded_panels")
-def _row_rounded_panels(params: Sequence[Array], lanes: int, width: int, groups: int) -> Array:
-    """``[K, C, R, S]`` as `rounded_panels` of a filter whose rows are one pixel of S * C channels."""
-    k, c, r, s = params[0].shape
-    return _rounded_panels([params[0].transpose(0, 3, 1, 2).reshape(k, s * c, r)], lanes, width, groups)
+def _of_rows(make: Callable[..., Array]) -> Callable[..., Array]:
+    """The recipe ``make`` for ``[K, C, R, S]`` as a filter whose rows are one pixel of S * C channels."""
+
+    def made(params: Sequence[Array], **how: int) -> Array:
+        k, c, r, s = params[0].shape
+        return make([params[0].transpose(0, 3, 1, 2).reshape(k, s * c, r)], **how)
+
+    return made
 
 
+recipe("row_panels")(_of_rows(_panels))
+recipe("row_rounded_panels")(_of_rows(_rounded_panels))
+recipe("row_split_panels")(_of_rows(_split_panels))
 recipe("transposed_panels")(_of_phase(_panels))
 recipe("transposed_rounded_panels")(_of_phase(_rounded_panels))
 recipe("transposed_depthwise")(_of_phase(_depthwise))

@@ -23,6 +23,7 @@ from bslite.kernels.contracts.cpu.tiles import (
 )
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
+from bslite.ops.recurrent import CELLS
 from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import NONE, Window
@@ -31,9 +32,10 @@ from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import choose_items, line_tiling
+from bslite.spec import ModelSpec
 
 CYCLES = 16.0  # of a product of tiles, by which layers are chosen: what was measured may differ by a little
-SPLIT = 0.7  # cycles to split a number
+SPLIT = 0.5  # cycles to split a number
 STORED = 1.0  # cycles of a register of results behind its sums
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
@@ -201,7 +203,7 @@ def split_conv(
     scratch = HEAD + deep.taps * slab + 2 * ROWS * pixel
     step_bytes, part = parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
     blocks_of_rows = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
-    on_the_way = weights.whole is not None and size.made <= ONCE
+    on_the_way = weights.whole is not None and size.made <= ONCE and group_bytes * of.groups > machine.l3 / 4
     if on_the_way:
         part = min(part, PART_BYTES // step_bytes)
     sums = scratch
@@ -271,6 +273,13 @@ def on_tiles(
     if not b.machine.tile_cycles or key in b.tuning.inexact:
         return False
     return is_faster(usual(b.machine), image, of, channels // of.groups)
+
+
+def recurs(spec: ModelSpec) -> bool:
+    """Whether a model has recurrent layers: its steps may be run one at a time, and must have the bits that
+    they have in the whole sequence.
+    """
+    return any(n.op in CELLS for n in spec.nodes)
 
 
 def usual(machine: Machine) -> Machine:

@@ -15,7 +15,7 @@ from bslite.kernels.cpu.vector.simd import LANES, splat
 
 F = reader(SplitPanels)
 f = np.float32
-AHEAD = 4 << 10  # bytes that numbers are fetched ahead
+AHEAD = 8 << 10  # bytes that numbers are fetched ahead
 
 
 @register_jitable

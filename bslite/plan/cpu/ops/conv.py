@@ -18,7 +18,7 @@ from bslite.plan.cpu.ops.depthwise import depthwise, in_registers
 from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
 from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded
-from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, split_conv, stored
+from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, on_tiles, recurs, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import across_rows
@@ -60,23 +60,50 @@ def read_for(b: CpuBuilder, layer: Layer, filters: Filters, halo: Halo) -> tuple
 def _by_rows(
     b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
 ) -> tuple[View, Filters, Window] | None:
-    """Input, filters and windows of an image with an odd number of channels, a whole row of a window as the
-    cells of one pixel: where windows begin at even numbers of a line, and dot products are faster.
+    """Input, filters and windows of an image with few channels, a whole row of a window as one pixel: where
+    products of bfloat16 are faster so.
+    """
+    together = layer.node.declaration.plain == "conv2d" and filters.groups == window.cols.dilation == 1
+    if not together or filters.weight is not None or window.empty:
+        return None
+    return _rows_on_tiles(b, layer, filters, window, halo) or _rows_of_cells(b, layer, filters, window, halo)
+
+
+def _rows_on_tiles(
+    b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
+) -> tuple[View, Filters, Window] | None:
+    """`_by_rows` for tiles of bfloat16, where fewer blocks of terms have zeros in them."""
+    cols, depth = window.cols, filters.group_depth
+    if depth >= FEW or cols.taps == 1:
+        return None
+    one = window._replace(cols=_each(cols))
+    of, key = Sum(one, cols.taps * depth), layer.node.params["weight"]
+    if of.steps >= window.taps or not on_tiles(b, of, filters.group_channels, _image(b, layer, one), key):
+        return None
+    x = _close(b, layer, halo, depth, 1)
+    n, _, height, _ = x.shape
+    image, _, line, _ = x.strides
+    shape, strides = (n, of.depth, height, cols.made), (image, 1, line, cols.stride * depth)
+    lines = View(x.buffer, x.offset + cols.start * depth, shape, strides)
+    return lines, filters._replace(group_depth=of.depth, recipe="row_"), one
+
+
+def _rows_of_cells(
+    b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
+) -> tuple[View, Filters, Window] | None:
+    """`_by_rows` for dot products, of an odd number of channels: where windows begin at even numbers of a
+    line.
 
     A cell of two pixels is no matter: the number beside the last one of a row has a weight of zero.
     """
     _, rows, cols = window
     depth, channels = filters.group_depth, filters.group_channels
-    together = layer.node.declaration.plain == "conv2d" and filters.groups == cols.dilation == 1
-    if not together or filters.weight is not None or depth % 2 == 0 or cols.stride % 2 or window.empty:
+    if depth % 2 == 0 or cols.stride % 2:
         return None
     group, reads = cells(cols.taps * depth), window.taps / (rows.stride * cols.stride)
     if not on_dots(b, layer.node.params["weight"], 2 * group, channels, reads=reads):
         return None
-    x = b.read(layer.node.inputs[0], halo=halo, exact=True)
-    if x.strides[3] != depth or (x.halo[1] + cols.start) % 2:
-        x, given = b.fresh(x.shape, 1, halo), x
-        b.copy(given, x)
+    x = _close(b, layer, halo, depth, 2, cols.start)
     n, _, height, width = x.shape
     _, left, _, right = x.halo
     image, _, line, col = x.strides
@@ -86,8 +113,23 @@ def _by_rows(
     image, _, line, _ = made.strides
     at = made.offset + (left + cols.start) * depth // 2
     x = View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))
-    window = window._replace(cols=Axis(1, 1, 1, 0, cols.made, cols.made))
-    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window
+    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window._replace(cols=_each(cols))
+
+
+def _close(b: CpuBuilder, layer: Layer, halo: Halo, depth: int, unit: int, start: int = 0) -> View:
+    """The input with ``halo`` zeros around it and nothing between pixels; the pixel ``start`` is a multiple
+    of ``unit`` pixels away from the beginning of a line.
+    """
+    x = b.read(layer.node.inputs[0], halo=halo, exact=True)
+    if x.strides[3] != depth or (x.halo[1] + start) % unit:
+        x, given = b.fresh(x.shape, 1, halo), x
+        b.copy(given, x)
+    return x
+
+
+def _each(axis: Axis) -> Axis:
+    """Windows of one element, as many."""
+    return Axis(1, 1, 1, 0, axis.made, axis.made)
 
 
 def window_of(b: CpuBuilder, layer: Layer) -> tuple[Window, Halo, bool]:
@@ -214,9 +256,6 @@ def _on_tiles(
     n, channels, d, p, q = volume(y).shape
     xi, _, xp, xl, xc = volume(x).strides
     size = Pixels(n, d, p, q)
-    made = b.crop.whole[layer.name][2:]
-    line = made[-1] if made[-1] > 1 else math.prod(made)  # a column is a line
-    whole = max(1, math.prod(made) // (deep.step * rows.step * cols.step)), max(1, line // cols.step)
     places = [Places(x, origin, xi, deep.stride * xp, rows.stride * xl, cols.stride * xc)]
     for view in (y, residual):
         if view is not None:
@@ -237,8 +276,22 @@ def _on_tiles(
     of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
-        clipped, weights, whole if window.taps > 1 else None, lambda: bias_of(b, layer, filters.groups),
+        clipped, weights, _image(b, layer, window), lambda: bias_of(b, layer, filters.groups),
     )  # fmt: skip
+
+
+def _image(b: CpuBuilder, layer: Layer, window: Window) -> tuple[int, int] | None:
+    """The outputs of a whole image, and of its lines, by which it is decided whether tiles compute a layer.
+
+    None for windows of one pixel, because a step of a sequence must have the bits that it has in the whole:
+    unless it is the only one of an image, as behind an average, of a model whose steps are never run alone.
+    """
+    made = b.crop.whole[layer.name][2:]
+    if window.taps == 1 and (len(made) == 1 or math.prod(made) > 1 or recurs(b.spec)):
+        return None
+    line = made[-1] if made[-1] > 1 else math.prod(made)  # a column is a line
+    deep, rows, cols = window
+    return max(1, math.prod(made) // (deep.step * rows.step * cols.step)), max(1, line // cols.step)
 
 
 def _recut(
@@ -298,5 +351,6 @@ def leaves_out_columns(cols: Axis, depth: int) -> bool:
     return cols.taps > 1 < cols.dilation and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
 
 
+FEW = 16  # channels of an image, of which a whole row of a window may be one pixel
 SPARED, PART = 0.03, 8.0  # share of the taps that must be spared, and terms that storing a part costs
 ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up

@@ -8,10 +8,12 @@ from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.rounded import cells, on_dots, rounded
-from bslite.plan.cpu.split import PIXEL, Near, Pixels, Places, Sum, in_lines, split_conv, stored
+from bslite.plan.cpu.split import PIXEL, Near, Pixels, Places, Sum, in_lines, recurs, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
+
+LARGE = 32 << 20  # bytes of weights that do not stay in caches from one call to the next
 
 
 @CPU.register("linear", "linear_given")
@@ -44,7 +46,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     )
     done = not dots and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
-        None, lambda: bias_of(b, layer),
+        (1, 1) if _once_an_image(b, layer, 4 * k * c) else None, lambda: bias_of(b, layer),
     )  # fmt: skip
     if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
@@ -55,3 +57,13 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)
+
+
+def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
+    """Whether an image of a batch is one row of a layer, whose weights come from memory for it: as behind the
+    convolutions of a VGG.
+    """
+    shape = b.shapes[layer.node.inputs[0]]
+    if len(shape) != 2 or weight_bytes < LARGE or recurs(b.spec):
+        return False
+    return any(b.shapes[x.name][:1] == shape[:1] for x in b.spec.inputs[:1])
