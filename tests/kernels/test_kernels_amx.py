@@ -30,7 +30,7 @@ def blocks(kernel):
 
 for products in (6, 3, 1):
     most = max(blocks(tile_sweep(products)), key=lambda ops: ops["tdpbf16ps"])
-    print(most["tileloadd"] / most["tdpbf16ps"])  # LLVM unrolls some
+    print(most["tdpbf16ps"], most["tileloadd"], most["tilestored"])
 whole = sum(blocks(STEP_KERNELS["split_conv"]), collections.Counter())
 print(whole["ldtilecfg"], whole["tilerelease"])
 """
@@ -39,7 +39,7 @@ print(whole["ldtilecfg"], whole["tilerelease"])
 def test_two_by_two_tiles_take_14_loads_for_24_products(tmp_path: object) -> None:
     """Nothing is stored and loaded again between products, and neighbours share a part."""
     made = printed(CODE, **CPU, BSLITE_CACHE_DIR=str(tmp_path))
-    assert [float(x) for x in made.split()] == [14 / 24, 8 / 12, 4 / 4, 1, 1]
+    assert made.splitlines() == ["24 14 0", "12 8 0", "4 4 0", "1 1"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or not shutil.which("cc"), reason="no C compiler")

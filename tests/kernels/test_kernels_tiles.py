@@ -9,7 +9,7 @@ from support.graphs import Graph, one_op
 from support.kernel_checks import MANY
 from support.noise import noise
 from support.products import CONVS, OTHERS, convolution
-from support.tiles import split_layers, tiles
+from support.tiles import split_layers, tiles, with_tiles
 from support.torch_oracle import torch_output
 
 import bslite
@@ -212,6 +212,27 @@ def test_few_terms_are_as_exact(terms: int, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(split_step, "is_faster", lambda *_: True)
     x = noise(64, terms)
     check(one_op("linear", x, weight=noise(64, terms)), x)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16_3x", "bfloat16"])
+@pytest.mark.parametrize(("terms", "outputs"), [(96, 32), (1500, 70), (2100, 33)])
+@pytest.mark.parametrize("rows", [1, 32, 40, 130])
+def test_weights_that_no_cache_holds(
+    rows: int, terms: int, outputs: int, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For few rows they are split on the way, for others fetched ahead: the same bits."""
+    x = noise(rows, terms)
+    spec = one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs))
+    with_tiles(monkeypatch.setattr, l2=1 << 20, l3=1 << 30)
+    want = bslite.run(spec, x, precision=precision)
+    monkeypatch.undo()
+    with_tiles(monkeypatch.setattr, l2=1 << 12, l3=1 << 12)
+    spec = one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs))
+    (record,) = (s.record for s in prepare(spec, [x], 1, False).plan.steps if s.record.of_parts)
+    assert bool(record.split_at) is (rows <= 32)
+    assert bool(record.quarters) is (rows > 32)
+    made = ran(spec, x) if precision == "float32" else bslite.run(spec, x, precision=precision)
+    assert made.tobytes() == want.tobytes()
 
 
 def test_magnitudes_of_thirty_decades() -> None:

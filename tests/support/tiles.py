@@ -20,12 +20,12 @@ def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     with_tiles(monkeypatch.setattr)
 
 
-def with_tiles(setattr: Callable[[Any, str, Any], None]) -> None:
-    """Plans for such a machine from now on."""
+def with_tiles(setattr: Callable[[Any, str, Any], None], **caches: int) -> None:
+    """Plans for such a machine from now on, with these sizes of ``caches``."""
     described = engine.detect
 
     def detect(threads: int) -> Machine:
-        return dataclasses.replace(described(threads), tile_cycles=CYCLES)
+        return dataclasses.replace(described(threads), tile_cycles=CYCLES, **caches)
 
     setattr(engine, "detect", detect)
     for planner in (split, split_attention):

@@ -41,7 +41,9 @@ ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
 PART_BYTES = 24 << 10  # of weights that are split on the way, and stay in L1 until they are multiplied
-ONCE = 2 * ROWS
+AHEAD = 48 << 10  # bytes that weights are fetched ahead where one block of outputs reads them
+ONCE = 2 * ROWS  # outputs that read weights once
+LARGE = 32 << 20  # bytes of weights that caches do not keep from one call to the next
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
 
@@ -103,6 +105,17 @@ class Sum(NamedTuple):
         """The strides that pixels are sorted by; a window of one pixel sees no others."""
         rows, cols = self.window.rows, self.window.cols
         return (1, 1) if rows.taps == cols.taps == 1 else (rows.stride, cols.stride)
+
+
+class Passes(NamedTuple):
+    """How weights pass an item, as `SplitConv` has it."""
+
+    part: int
+    ahead: int
+    quarters: int
+    sums: int
+    chunk_sums: int
+    split_at: int
 
 
 #: Where packed weights begin, elements from image to image, and views to read.
@@ -201,19 +214,12 @@ def split_conv(
     offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
     # A tile may begin at the last output and take 32.
     scratch = HEAD + deep.taps * slab + 2 * ROWS * pixel
-    step_bytes, part = parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
-    blocks_of_rows = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
     on_the_way = weights.whole is not None and size.made <= ONCE and group_bytes * of.groups > machine.l3 / 4
-    if on_the_way:
-        part = min(part, PART_BYTES // step_bytes)
-    sums = scratch
-    chunk_sums = sums + BLOCK * blocks_of_rows
-    scratch = chunk_sums + BLOCK * blocks_of_rows * (of.steps > CHUNK_STEPS)
-    split_at, weights_image, more = 0, 0, list[View]()
-    if on_the_way:
-        # They are read once, and take fewer bytes as they are.
-        at_weights, split_at = weights.whole(), scratch
-        scratch += part * step_bytes
+    blocks = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
+    passes, scratch = _passes(machine, of, parts, blocks, group_bytes * of.groups, on_the_way, scratch)
+    weights_image, more = 0, list[View]()
+    if on_the_way and weights.whole is not None:
+        at_weights = weights.whole()
         group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
     else:
         at_weights, weights_image, more = weights.packed(parts)
@@ -235,9 +241,9 @@ def split_conv(
         residual_col=4 * rest.col, images=size.images * size.planes, planes=size.planes, lines=size.lines,
         pixels=size.pixels, short=size.short, **items._asdict(), panels=panels * of.groups,
         group_panels=panels, group_channels=mine, group_weight_bytes=group_bytes,
-        weights_image=4 * weights_image, split_at=split_at, groups=of.groups, depth=of.depth,
-        blocks_of_terms=of.blocks, parts=parts, steps=of.steps,
-        chunk=CHUNK_STEPS, part=part, sums=sums, chunk_sums=chunk_sums, start=rows.start if clipped and not by_planes else 0, row_step=row_step,
+        weights_image=4 * weights_image, groups=of.groups, depth=of.depth, blocks_of_terms=of.blocks,
+        parts=parts, steps=of.steps, chunk=CHUNK_STEPS, **passes._asdict(),
+        start=rows.start if clipped and not by_planes else 0, row_step=row_step,
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
         deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=slab,
@@ -247,6 +253,26 @@ def split_conv(
     reads = [with_halo(x.view), *([residual.view] if residual else []), *more]
     step(b, record, size.images * size.planes * items.bands * items.blocks, reads, [y.view], scratch // 4)
     return True
+
+
+def _passes(
+    machine: Machine, of: Sum, parts: int, blocks: int, weight_bytes: int, on_the_way: bool, at: int
+) -> tuple[Passes, int]:
+    """How the weights pass the ``blocks`` of 32 outputs of an item, whose sums may lie in scratch memory from
+    ``at`` on; and where that ends.
+
+    Weights that are read once are split on the way where memory holds them, because they are fewer bytes as
+    they are. Others that L2 does not keep are fetched ahead, by all blocks of outputs alike.
+    """
+    step_bytes, part, end = parts * 2 * TILE, min(CHUNK_STEPS, of.steps), at + BLOCK * blocks
+    chunk_sums = end
+    end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
+    if on_the_way:
+        part = min(part, PART_BYTES // step_bytes)
+        return Passes(part, 0, 0, at, chunk_sums, end), end + part * step_bytes
+    quarters = 0 if weight_bytes < machine.l2 / 4 else -(-4 // blocks)
+    ahead = AHEAD if blocks == 1 else part * step_bytes
+    return Passes(part, ahead, quarters, at, chunk_sums, 0), end
 
 
 @functools.lru_cache(4096)

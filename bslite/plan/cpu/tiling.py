@@ -182,12 +182,12 @@ def choose_items(
 ) -> Items:
     """The cut into items with the least predicted time.
 
-    ``cycles`` is the compute of the whole layer on one core; ``image_bytes`` and ``made_bytes`` are the bytes
-    read and written for an image; ``each`` are cycles that every block of panels takes again. The price has three parts: the slowest core's share and the wait for the
-    last item; the weights through L2, once for each band of each image; and the traffic from beyond L2: an
-    image once per block of panels (once per panel where a band does not stay in L2), the weights once per
-    band (once per core where they stay in L2), and what the next layer finds in another core's L2 where
-    threads share out channels and not bands.
+    ``cycles`` is the compute of the whole layer on one core, to which each block of panels adds ``each``;
+    ``image_bytes`` and ``made_bytes`` are the bytes read and written for an image. The price has three
+    parts: the slowest core's share and the wait for the last item; the weights through L2, once for each band
+    of each image; and the traffic from beyond L2: an image once per block of panels (once per panel where a
+    band does not stay in L2), the weights once per band (once per core where they stay in L2), and what the
+    next layer finds in another core's L2 where threads share out channels and not bands.
     """
     t = machine.threads
     best, cost = Items(lines, 1, panels, 1, False), math.inf

@@ -46,7 +46,7 @@ def _zeros(address, size):
 def _split_band(s, x, plane_number, first_line, lines, band):
     """Splits the rows that ``lines`` lines read; those outside the image become zeros."""
     row_phases, col_phases, pitch, pixel, plane = s.row_phases, s.col_phases, s.pitch, s.pixel, s.plane
-    groups, depth, blocks, parts, cols = s.groups, s.depth, s.blocks_of_terms, s.parts, s.cols
+    groups, depth, parts, cols = s.groups, s.depth, s.parts, s.cols
     x_row, x_col = s.x_row, s.x_col
     above = s.start + first_line * s.row_step
     x += first_line * s.x_line
@@ -157,13 +157,15 @@ def split_conv(step, bases, item, scratch):
                 b = scratch + split_at
                 _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
             line, col = 0, 0
+            ahead = b + s.ahead
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
                 which = 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + s.sums + first * ROW
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
-                                offsets + 8 * done, count, b, sums, ROW)  # fmt: skip
+                                offsets + 8 * done, count, b, sums, ROW, ahead, s.quarters)  # fmt: skip
+                ahead += count * step_bytes * s.quarters // 4
                 if done + count < end:
                     continue
                 if begin:

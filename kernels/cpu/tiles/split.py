@@ -22,9 +22,9 @@ from bslite.kernels.cpu.vector.simd import LANES, VEC, i64, pointer, primitive, 
 
 @functools.cache
 def parts_store(parts, apart):
-    """A function that writes the first ``parts`` (1, 2 or 3) parts of the terms ``low`` and ``high`` as cells,
-    each part ``apart`` bytes after the one before. It returns ``seen`` with all bits set in lanes whose parts
-    are not exact.
+    """A function that writes the first ``parts`` (1, 2 or 3) parts of the terms ``low`` and ``high`` as
+    cells, each part ``apart`` bytes after the one before. It returns ``seen`` with all bits set in lanes
+    whose parts are not exact.
     """
 
     @primitive(vec_t, i64, vec_t, vec_t, vec_t)

@@ -24,9 +24,7 @@ from bslite.kernels.cpu.vector.simd import I64
 PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
-AHEAD = 48 << 10  # bytes that B is fetched ahead, into L2
-
-call_tile_sweep = caller(9)
+call_tile_sweep = caller(11)
 
 
 class Operands(NamedTuple):
@@ -40,6 +38,8 @@ class Operands(NamedTuple):
     b: Any
     sums: Any  # 32 rows of 32 float32
     sums_row: Any
+    ahead: Any  # where a later B begins, of which each block of terms fetches into L2
+    quarters: Any  # so many quarters of the bytes of its own B
 
 
 def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, op: Operands) -> None:
@@ -60,15 +60,19 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, 
             unit.zero_ir(builder, op.unit, 2 * i + j)
     below = builder.mul(op.a_row, const(ROWS))
     b_bytes = PARTS[products] * 2 * TILE
-    lines = range(AHEAD, AHEAD + b_bytes, LINE)
-    each = -(-len(lines) // (products * len(tiles)))
+    quarter = b_bytes // 4
+
+    def fetch(_: Any, carried: list[Any]) -> list[Any]:
+        (ahead,) = carried
+        for place in range(0, quarter, LINE):
+            simd.prefetch_ir(builder, builder.add(ahead, const(place)), level=2)
+        return [builder.add(ahead, const(quarter))]
 
     def step(k: Any, carried: list[Any]) -> list[Any]:
-        (b,) = carried
+        b, ahead = carried
         cell = builder.add(op.offsets, builder.shl(k, const(3)))
         a = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
         last_p = last_q = None
-        ahead = iter(lines)
         for p, q in PAIRS[products]:
             if p != last_p:
                 part = builder.add(a, const(LINE * p))
@@ -82,11 +86,9 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, 
             last_p, last_q = p, q
             for i, j in tiles:
                 unit.product_ir(builder, op.unit, 2 * i + j, OF_A + i, OF_B + j)
-                for place in itertools.islice(ahead, each):
-                    simd.prefetch_ir(builder, builder.add(b, const(place)), level=2)
-        return [builder.add(b, const(b_bytes))]
+        return [builder.add(b, const(b_bytes)), *loop(builder, op.quarters, [ahead], fetch)]
 
-    loop(builder, op.steps, [op.b], step)
+    loop(builder, op.steps, [op.b, op.ahead], step)
     for i, j in tiles:
         unit.store_ir(builder, op.unit, 2 * i + j, sums[i, j], op.sums_row)
 
@@ -109,9 +111,9 @@ def tile_sweep(products: int) -> Kernel:
             },
         )  # fmt: skip
 
-    block = simd.primitive(types.void, *[types.int64] * 9)(emit)
+    block = simd.primitive(types.void, *[types.int64] * 11)(emit)
 
-    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row):
-        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row)
+    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, quarters):
+        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, quarters)
 
-    return Kernel(sweep, f"tile_sweep_{products}", 9)
+    return Kernel(sweep, f"tile_sweep_{products}", 11)

@@ -8,12 +8,21 @@ from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.rounded import cells, on_dots, rounded
-from bslite.plan.cpu.split import PIXEL, Near, Pixels, Places, Sum, in_lines, recurs, split_conv, stored
+from bslite.plan.cpu.split import (
+    LARGE,
+    PIXEL,
+    Near,
+    Pixels,
+    Places,
+    Sum,
+    in_lines,
+    recurs,
+    split_conv,
+    stored,
+)
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
-
-LARGE = 32 << 20  # bytes of weights that do not stay in caches from one call to the next
 
 
 @CPU.register("linear", "linear_given")

@@ -1,0 +1,95 @@
+"""Which layers are computed on tiles of bfloat16, and how they are cut, by price."""
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+from support.graphs import Graph
+from support.noise import noise
+
+from bslite import ModelSpec
+from bslite.engines.cpu.detect import detect
+from bslite.passes import simplify
+from bslite.plan import Plan, build_plan
+from bslite.plan.cpu.split import LARGE
+from bslite.spec import GraphBuilder
+
+
+def planned(spec: ModelSpec, *shapes: tuple[int, ...], threads: int = 2) -> Plan[Any]:
+    machine = dataclasses.replace(detect(threads), lanes=16, registers=32, tile_cycles=16.0, l2=2 << 20)
+    return build_plan(simplify(spec), list(shapes), machine)
+
+
+def kernels(plan: Plan[Any]) -> dict[str, str]:
+    """The kernel of each layer, of those of stacks, too."""
+    found = {name: step.kernel for step in plan.steps for name in step.layers if not step.plans}
+    return found | {k: v for step in plan.steps for p in step.plans for k, v in kernels(p).items()}
+
+
+def squeezed() -> ModelSpec:
+    """Weights of channels by their average, as in a block that squeezes and excites."""
+    g = Graph()
+    x = y = g.input("x", ("N", 128, 14, 14), (1, 128, 14, 14))
+    y = g("adaptive_avg_pool2d", "pool", x, output_size=(1, 1))
+    y = g("conv2d", "down", y, weight=noise(64, 128, 1, 1))
+    y = g("conv2d", "up", y, weight=noise(128, 64, 1, 1))
+    return g.build(g("conv2d", "after", g("mul", "scaled", x, y), weight=noise(128, 128, 1, 1)))
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_the_only_pixel_of_an_image_stays_on_multiply_adds(batch: int) -> None:
+    found = kernels(planned(squeezed(), (batch, 128, 14, 14)))
+    assert (found["down"], found["up"], found["after"]) == ("conv", "conv", "split_conv")
+
+
+def head(features: int, outputs: int, rank: int) -> ModelSpec:
+    """A linear layer behind an input of so many axes."""
+    g = GraphBuilder("head")
+    between = (1,) * (rank - 2)
+    x = g.input("x", ("N", *between, features))
+    g.params["weight"] = noise(1, 1).repeat(outputs, 0).repeat(features, 1)
+    return g.build(g.add("linear", "layer", x, params={"weight": "weight"}))
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_giant_layers_of_one_row_an_image_stay_on_multiply_adds(batch: int) -> None:
+    features, outputs = 4096, LARGE // 4096 // 4
+    one_row = planned(head(features, outputs, 2), (batch, features))
+    assert kernels(one_row)["layer"] == "conv"
+    smaller = planned(head(features, outputs - 1, 2), (batch, features))
+    assert kernels(smaller)["layer"] == "split_conv"
+    of_a_sequence = planned(head(features, outputs, 3), (batch, 1, features))
+    assert kernels(of_a_sequence)["layer"] == "split_conv"
+
+
+def test_steps_of_a_sequence_are_decided_as_the_whole() -> None:
+    """A model with a recurrent layer may be run step by step, and a step must have the bits of the whole."""
+    outputs = LARGE // 64 // 4
+    g = Graph()
+    x = g.input("x", (1, "T", 64), (1, 1, 64))
+    weights = {"weight_ih": noise(4 * 64, 64), "weight_hh": noise(4 * 64, 64)}
+    g("lstm", "cell", x, **weights)
+    g("reshape", "rows", g("relu", "act", "cell"), shape=(-1, 64))
+    plan = planned(g.build(g("linear", "layer", "rows", weight=noise(outputs, 64))), (1, 1, 64))
+    assert kernels(plan)["layer"] == "split_conv"
+
+
+@pytest.mark.parametrize(("side", "stride"), [(7, 2), (11, 4)])
+def test_a_row_of_a_window_on_a_picture_is_a_pixel(side: int, stride: int) -> None:
+    g = Graph()
+    x = g.input("x", ("N", 3, 112, 112), (1, 3, 112, 112))
+    weight = noise(64, 3, side, side)
+    y = g("conv2d", "layer", x, weight=weight, stride=stride, padding=side // 2)
+    plan = planned(g.build(y), (1, 3, 112, 112))
+    (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
+    assert (record.depth, record.steps) == (3 * side, side * math.ceil(3 * side / 32))
+
+
+def test_blocks_of_panels_are_priced_with_their_splits() -> None:
+    """Each block of panels splits the pixels again: with few weights it is not worth many."""
+    g = Graph()
+    x = g.input("x", ("N", 256, 14, 14), (1, 256, 14, 14))
+    plan = planned(g.build(g("conv2d", "layer", x, weight=noise(1024, 256, 1, 1))), (1, 256, 14, 14))
+    (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
+    assert record.bands * record.blocks <= 4
