@@ -35,7 +35,7 @@ from bslite.plan.cpu.tiling import choose_items, line_tiling
 from bslite.spec import ModelSpec
 
 CYCLES = 16.0  # of a product of tiles, by which layers are chosen: what was measured may differ by a little
-SPLIT = 0.5  # cycles to split a number
+SPLIT = {6: 0.5, 3: 0.4, 1: 0.2}  # products -> cycles to split a number into the parts that they take
 STORED = 1.0  # cycles of a register of results behind its sums
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
@@ -199,7 +199,7 @@ def split_conv(
     items = choose_items(
         machine, size.images * size.planes, size.lines, panels * of.groups,
         multiplied(machine, size, of, mine), read * wide * pixel, group_bytes * of.groups,
-        4 * size.lines * size.pixels * channels, split_of(size, of),
+        4 * size.lines * size.pixels * channels, split_of(machine, size, of),
     )  # fmt: skip
     plane = -(-((items.band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
     slab = row_step * col_step * plane
@@ -214,7 +214,8 @@ def split_conv(
     offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
     # A tile may begin at the last output and take 32.
     scratch = HEAD + deep.taps * slab + 2 * ROWS * pixel
-    on_the_way = weights.whole is not None and size.made <= ONCE and group_bytes * of.groups > machine.l3 / 4
+    fewer = parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
+    on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l3 / 4
     blocks = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
     passes, scratch = _passes(machine, of, parts, blocks, group_bytes * of.groups, on_the_way, scratch)
     weights_image, more = 0, list[View]()
@@ -283,10 +284,10 @@ def multiplied(machine: Machine, size: Pixels, of: Sum, channels: int) -> float:
     return of.groups * (tiles + size.made * -(-channels // machine.lanes) * STORED)
 
 
-def split_of(size: Pixels, of: Sum) -> float:
+def split_of(machine: Machine, size: Pixels, of: Sum) -> float:
     """Cycles of one core for numbers split."""
     read = size.made * of.phases[0] * of.phases[1] * of.window.depth.taps
-    return SPLIT * of.groups * read * of.blocks * TERMS
+    return SPLIT[machine.tile_products] * of.groups * read * of.blocks * TERMS
 
 
 def on_tiles(
@@ -327,5 +328,5 @@ def is_faster(machine: Machine, image: tuple[int, int] | None, of: Sum, channels
     terms = of.window.taps * of.depth
     added = of.groups * line_tiling(machine, line, channels).cycles * outputs / line * terms
     size = Pixels(1, 1, 1, outputs)
-    split = split_of(size, of) + SPLIT * of.groups * terms * channels
+    split = split_of(machine, size, of) + SPLIT[machine.tile_products] * of.groups * terms * channels
     return multiplied(machine, size, of, channels) + split < added

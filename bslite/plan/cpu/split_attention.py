@@ -43,7 +43,11 @@ def is_faster(machine: Machine, size: Size) -> bool:
     added = scores * depth + line_tiling(machine, rows, features).cycles * keys
     tiles = -(-keys // COLS) * -(-depth // TERMS) + -(-features // COLS) * -(-keys // TERMS)
     split = rows * (depth + keys) + keys * (depth + features)
-    return -(-rows // ROWS) * tiles * machine.tile_products * machine.tile_cycles + SPLIT * split < added
+    return (
+        -(-rows // ROWS) * tiles * machine.tile_products * machine.tile_cycles
+        + SPLIT[machine.tile_products] * split
+        < added
+    )
 
 
 def _cut(machine: Machine, matrices: int, size: Size, parts: int) -> tuple[int, int, int, int]:

@@ -30,6 +30,6 @@ def computed(b: CpuBuilder, layer: Layer, m: Matrices) -> Weights:
 def _pack(b: CpuBuilder, layer: Layer, m: Matrices, parts: int) -> View:
     panels = -(-m.cols // PANEL)
     size = panels * len(m.taps) * -(-m.rows // TERMS) * parts * 2 * TILE // 4
-    matrices, packed, items = packed_matrices(b, m, size, panels, SPLIT)
+    matrices, packed, items = packed_matrices(b, m, size, panels, SPLIT[b.machine.tile_products])
     step(b, SplitPanels(matrices, inexact_flag(b, layer), parts), items, [m.memory], [packed])
     return packed

@@ -1,5 +1,6 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
+from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
@@ -69,10 +70,10 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
 
 
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
-    """Whether an image of a batch is one row of a layer, whose weights come from memory for it: as behind the
-    convolutions of a VGG.
+    """Whether an image of a batch is one row of a layer, whose weights come from memory for it, and have more
+    bytes in parts: as behind the convolutions of a VGG.
     """
-    shape = b.shapes[layer.node.inputs[0]]
-    if len(shape) != 2 or weight_bytes < LARGE or recurs(b.spec):
+    shape, more = b.shapes[layer.node.inputs[0]], PARTS[b.machine.tile_products] * 2 > 4
+    if len(shape) != 2 or weight_bytes < LARGE or not more or recurs(b.spec):
         return False
     return any(b.shapes[x.name][:1] == shape[:1] for x in b.spec.inputs[:1])
