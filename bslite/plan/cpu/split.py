@@ -40,8 +40,6 @@ STORED = 1.0  # cycles of a register of results behind its sums
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
-PART_BYTES = 24 << 10  # of weights that are split on the way, and stay in L1 until they are multiplied
-AHEAD = 48 << 10  # bytes that weights are fetched ahead where one block of outputs reads them
 ONCE = 2 * ROWS  # outputs that read weights once
 LARGE = 32 << 20  # bytes of weights that caches do not keep from one call to the next
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
@@ -217,7 +215,7 @@ def split_conv(
     fewer = parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
     on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l3 / 4
     blocks = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
-    passes, scratch = _passes(machine, of, parts, blocks, group_bytes * of.groups, on_the_way, scratch)
+    passes, scratch = _passes(b, of, parts, blocks, group_bytes * of.groups, on_the_way, scratch)
     weights_image, more = 0, list[View]()
     if on_the_way and weights.whole is not None:
         at_weights = weights.whole()
@@ -257,7 +255,7 @@ def split_conv(
 
 
 def _passes(
-    machine: Machine, of: Sum, parts: int, blocks: int, weight_bytes: int, on_the_way: bool, at: int
+    b: CpuBuilder, of: Sum, parts: int, blocks: int, weight_bytes: int, on_the_way: bool, at: int
 ) -> tuple[Passes, int]:
     """How the weights pass the ``blocks`` of 32 outputs of an item, whose sums may lie in scratch memory from
     ``at`` on; and where that ends.
@@ -265,15 +263,16 @@ def _passes(
     Weights that are read once are split on the way where memory holds them, because they are fewer bytes as
     they are. Others that L2 does not keep are fetched ahead, by all blocks of outputs alike.
     """
-    step_bytes, part, end = parts * 2 * TILE, min(CHUNK_STEPS, of.steps), at + BLOCK * blocks
+    how, step_bytes, part = b.tuning.fetching, parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
+    end = at + BLOCK * blocks
     chunk_sums = end
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
     if on_the_way:
-        part = min(part, PART_BYTES // step_bytes)
+        part = min(part, how.on_the_way // step_bytes)
         return Passes(part, 0, 0, at, chunk_sums, end), end + part * step_bytes
-    quarters = 0 if weight_bytes < machine.l2 / 4 else -(-4 // blocks)
-    ahead = AHEAD if blocks == 1 else part * step_bytes
-    return Passes(part, ahead, quarters, at, chunk_sums, 0), end
+    far = how.ahead and weight_bytes >= b.machine.l2 / 4
+    ahead = how.distance if blocks == 1 else part * step_bytes
+    return Passes(part, ahead, -(-4 // blocks) if far else 0, at, chunk_sums, 0), end
 
 
 @functools.lru_cache(4096)

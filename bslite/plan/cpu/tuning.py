@@ -19,6 +19,17 @@ class Banding:
 
 
 @dataclass(frozen=True)
+class Fetching:
+    """How weights reach tiles of bfloat16."""
+
+    ahead: bool = True  # those that L2 does not keep are fetched before they are read
+    distance: int = 48 << 10  # bytes ahead, where a single block of outputs reads them
+    on_the_way: int = (
+        24 << 10
+    )  # bytes of parts that are made at a time of weights that are split as they come
+
+
+@dataclass(frozen=True)
 class Tuning:
     """``loops``: loop parameters of recurrent layers, in place of the search's pick. ``by_filter``: depthwise
     filters of usual widths have microkernels of their own. ``chains``: elementwise layers go tile by tile.
@@ -32,6 +43,7 @@ class Tuning:
     chains: bool = True
     precision: Precision = Precision.FLOAT32
     banding: Banding = field(default_factory=Banding)
+    fetching: Fetching = field(default_factory=Fetching)
     packed: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     inexact: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     runs: KnownRuns | None = field(default=None, compare=False, repr=False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from bslite import ops
 from bslite.kernels.contracts.cpu.gemm import Columns, PlaneRows, Windows
+from bslite.kernels.contracts.cpu.tiles import TERMS
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -351,6 +352,6 @@ def leaves_out_columns(cols: Axis, depth: int) -> bool:
     return cols.taps > 1 < cols.dilation and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
 
 
-FEW = 16  # channels of an image, of which a whole row of a window may be one pixel
+FEW = TERMS  # channels of an image, of which a whole row of a window may be one pixel
 SPARED, PART = 0.03, 8.0  # share of the taps that must be spared, and terms that storing a part costs
 ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
