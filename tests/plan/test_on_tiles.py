@@ -63,6 +63,27 @@ def test_giant_layers_of_one_row_an_image_stay_on_multiply_adds(batch: int) -> N
     assert kernels(of_a_sequence)["layer"] == "split_conv"
 
 
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize(("rank", "kernel"), [(4, "conv"), (3, "split_conv")])
+def test_behind_convolutions_an_image_is_one_row(rank: int, kernel: str, batch: int) -> None:
+    """A sequence of 4 steps is no image, though its first axis may be as long as the batch."""
+    g = Graph()
+    shape = (64, 4, 4) if rank == 4 else (4, 64)
+    x = g.input("x", ("N", *shape), (1, *shape))
+    if rank == 4:
+        y = g("flatten", "rows", g("adaptive_avg_pool2d", "pool", x, output_size=(1, 1)))
+    else:
+        y = g("flatten", "rows", g("mean", "pool", x, axes=(1,), keepdim=True))
+    y = g(
+        "linear",
+        "second",
+        g("relu", "act", g("linear", "first", y, weight=noise(64, 64))),
+        weight=noise(64, 64),
+    )
+    found = kernels(planned(g.build(y), (batch, *shape)))
+    assert (found["first"], found["second"]) == (kernel, kernel)
+
+
 def test_steps_of_a_sequence_are_decided_as_the_whole() -> None:
     """A model with a recurrent layer may be run step by step, and a step must have the bits of the whole."""
     outputs = LARGE // 64 // 4

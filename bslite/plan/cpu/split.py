@@ -36,7 +36,7 @@ from bslite.spec import ModelSpec
 
 CYCLES = 16.0  # of a product of tiles, by which layers are chosen: what was measured may differ by a little
 SPLIT = {6: 0.5, 3: 0.4, 1: 0.2}  # products -> cycles to split a number into the parts that they take
-STORED = 1.0  # cycles of a register of results behind its sums
+STORED = 2.0  # cycles of a register of results behind its sums
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time

@@ -70,10 +70,16 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
 
 
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
-    """Whether an image of a batch is one row of a layer, whose weights come from memory for it, and have more
-    bytes in parts: as behind the convolutions of a VGG.
+    """Whether an image of a batch is one row of a layer, whose weights are read for it alone, and have more
+    bytes in parts: behind the convolutions of a network, or in a model of rows if memory holds the weights.
     """
-    shape, more = b.shapes[layer.node.inputs[0]], PARTS[b.machine.tile_products] * 2 > 4
-    if len(shape) != 2 or weight_bytes < LARGE or not more or recurs(b.spec):
+    name, more = layer.node.inputs[0], PARTS[b.machine.tile_products] * 2 > 4
+    shape = b.shapes[name]
+    if len(shape) != 2 or not more or recurs(b.spec):
         return False
-    return any(b.shapes[x.name][:1] == shape[:1] for x in b.spec.inputs[:1])
+    made_by = {node.name: node for node in b.spec.nodes}
+    while len(b.shapes[name]) == 2 and name in made_by and made_by[name].inputs:
+        name = made_by[name].inputs[0]
+    before = b.shapes[name]
+    of_images = len(before) >= 4 or (len(before) == 2 and weight_bytes >= LARGE)
+    return of_images and before[0] == shape[0]
