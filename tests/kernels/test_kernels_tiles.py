@@ -197,6 +197,32 @@ def test_numbers_without_exact_parts_are_computed_by_float32(op: str, planted: f
     assert bslite.run(spec, x).tobytes() == usual.tobytes()  # the flag is down again
 
 
+@pytest.mark.parametrize("word", ["float32", "bfloat16_3x", "bfloat16"])
+@pytest.mark.parametrize("bits", [0x7FFFFFFF, 0xFFFFFFFF, 0x7FFF8000, 0x7FC00000, 0x7F800001, 0xFF7FFFFF])
+def test_no_bits_of_a_number_that_is_not_finite_are_rounded_away(bits: int, word: str) -> None:
+    """Rounding carries some NaN into the sign, and the largest numbers into infinity."""
+    x = noise(40, 64)
+    x.view(np.uint32)[3, 4] = bits
+    spec = one_op("linear", x, weight=noise(64, 64, seed=1))
+    made = bslite.run(spec, x, precision=word)
+    assert made.tobytes() == bslite.run(spec, x, precision="ieee").tobytes()
+
+
+@pytest.mark.parametrize(("filter_size", "padding"), [((1, 7), (1, 3)), ((1, 1), (1, 0)), ((1, 3), 1)])
+def test_filters_of_one_row_beside_padded_rows(filter_size: Any, padding: Any) -> None:
+    """Bands at an edge of the image read rows of zeros, others do not: the same bits layer by layer."""
+    g = Graph()
+    x = g.input("x", ("N", 24, 112, 112), (1, 24, 112, 112))
+    for n, (size, pad, channels) in enumerate((((3, 3), 1, 24), (filter_size, padding, 64), ((3, 3), 1, 24))):
+        depth = 64 if n == 2 else 24
+        weight = noise(channels, depth, *size, seed=n) / np.float32(20)
+        x = g("relu", f"act{n}", g("conv2d", f"conv{n}", x, weight=weight, padding=pad))
+    spec, image = g.build(x), noise(1, 24, 112, 112)
+    want = bslite.run(spec, image, threads=1, layerwise=True).tobytes()
+    for threads in (1, 2):
+        assert bslite.run(spec, image, threads=threads).tobytes() == want
+
+
 @pytest.mark.parametrize("planted", [np.inf, np.nan, 1e-38, 3.4e38])
 def test_weights_without_exact_parts_stay_float32(planted: float) -> None:
     weight = noise(32, 32)

@@ -84,6 +84,16 @@ def test_behind_convolutions_an_image_is_one_row(rank: int, kernel: str, batch: 
     assert (found["first"], found["second"]) == (kernel, kernel)
 
 
+@pytest.mark.parametrize("batch", [1, 2, 16])
+def test_rows_that_a_constant_weighs_are_decided_alike_in_any_batch(batch: int) -> None:
+    """The constant has one row, as a batch of one has."""
+    g = Graph()
+    x = g.input("x", ("N", 4096), (1, 4096))
+    y = g("mul", "scaled", g("constant", "scale", value=noise(1, 4096)), x)
+    plan = planned(g.build(g("linear", "layer", y, weight=noise(LARGE // 4096 // 4, 4096))), (batch, 4096))
+    assert kernels(plan)["layer"] == "split_conv"
+
+
 def test_steps_of_a_sequence_are_decided_as_the_whole() -> None:
     """A model with a recurrent layer may be run step by step, and a step must have the bits of the whole."""
     outputs = LARGE // 64 // 4

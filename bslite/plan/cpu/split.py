@@ -264,11 +264,10 @@ def _passes(
     they are. Others that L2 does not keep are fetched ahead, by all blocks of outputs alike.
     """
     how, step_bytes, part = b.tuning.fetching, parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
-    end = at + BLOCK * blocks
-    chunk_sums = end
+    chunk_sums = end = at + BLOCK * (blocks if part < of.steps or on_the_way else 1)
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
     if on_the_way:
-        part = min(part, how.on_the_way // step_bytes)
+        part = max(1, min(part, how.on_the_way // step_bytes))
         return Passes(part, 0, 0, at, chunk_sums, end), end + part * step_bytes
     far = how.ahead and weight_bytes >= b.machine.l2 / 4
     ahead = how.distance if blocks == 1 else part * step_bytes

@@ -26,7 +26,7 @@ class Fetching:
     distance: int = 48 << 10  # bytes ahead, where a single block of outputs reads them
     on_the_way: int = (
         24 << 10
-    )  # bytes of parts that are made at a time of weights that are split as they come
+    )  # bytes of parts that are made at a time, of weights that are split as they come
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Tuning:
     filters of usual widths have microkernels of their own. ``chains``: elementwise layers go tile by tile.
     ``packed``: parameter -> registers of its panels, of those that are packed already: they are used again
     where others would be no better. ``runs``: those found for other sizes of the model. ``precision``: the
-    least accuracy of products. ``inexact``: parameters that have no exact parts of bfloat16.
+    least accuracy of products. ``fetching``: how weights reach tiles of bfloat16. ``inexact``: parameters
+    that have no exact parts of bfloat16.
     """
 
     loops: Loops | None = None

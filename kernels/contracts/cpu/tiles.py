@@ -63,14 +63,15 @@ class SplitConv(OnTiles, kernel="split_conv"):
     ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
     of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
     pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
-    ``ahead`` bytes behind its beginning on, with the next 32 as many more. Sums of outputs lie at ``sums`` of
-    scratch memory, ``ROW`` bytes each, those of a chunk that is not the first at ``chunk_sums``. Row r of the
-    window of line l is row ``start + l * row_step + r`` of the image, which has ``rows``, and plane t of the
-    window of plane p is plane ``deep_start + p * deep_step + t * deep_dilation`` of ``deep_have``; others are
-    zeros. The last line lacks ``short`` pixels. A panel has the weights of 32 channels of a group. Where
-    ``split_at`` is not 0, the weights are float32 panels, as `Conv` reads them, and are split chunk by chunk
-    at that place of scratch memory. ``flag`` is raised by numbers whose parts are not exact: NaN, infinities,
-    magnitudes below 2**-100 or not below 3.396e38.
+    ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters. Sums of
+    outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each (those of 32 at a time, where a part is the
+    whole sum), those of a chunk that is not the first at ``chunk_sums``. Row r of the window of line l is row
+    ``start + l * row_step + r`` of the image, which has ``rows``, and plane t of the window of plane p is
+    plane ``deep_start + p * deep_step + t * deep_dilation`` of ``deep_have``; others are zeros. The last line
+    lacks ``short`` pixels. A panel has the weights of 32 channels of a group. Where ``split_at`` is not 0,
+    the weights are float32 panels, as `Conv` reads them, and are split part by part at that place of scratch
+    memory. ``flag`` is raised by numbers whose parts are not exact: NaN, infinities, magnitudes not below
+    3.396e38 and, of several parts, below 2**-100.
     """
 
     x: Operand

@@ -36,14 +36,16 @@ def _block_splitter(parts):
     @register_jitable
     def split(x, x_row, x_col, rows, cols, y, seen):
         whole = x_col == 4 and rows == TERMS and cols >= 2 * COLS
+        panel = x_row == 8 * COLS  # rows are neighbours: what comes next is known
         for pair in range(PAIR):
             low, high = x + pair * x_row, x + (pair + PAIR) * x_row
             for column in range(0, 2 * COLS, LANES):
                 to = y + column // COLS * TILE + pair * LINE + column % COLS * 4
                 if whole:
                     a, b = load(low + 4 * column), load(high + 4 * column)
-                    prefetch(low + 4 * column + AHEAD)
-                    prefetch(high + 4 * column + AHEAD)
+                    if panel:
+                        prefetch(low + 4 * column + AHEAD)
+                        prefetch(high + 4 * column + AHEAD)
                 else:
                     count = cols - column
                     a = _columns(low + column * x_col, x_col, count if pair < rows else 0)

@@ -15,7 +15,6 @@ from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, TERMS
-from bslite.kernels.cpu.vector.bfloat16 import ALL, INFINITE
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
 from bslite.kernels.cpu.vector.memory import load, load_some
 from bslite.kernels.cpu.vector.simd import LANES, VEC, i64, pointer, primitive, vec_t
@@ -35,11 +34,9 @@ def parts_store(parts, apart):
             cells = builder.or_(builder.lshr(a, all_ints(16)), builder.and_(b, all_ints(0xFFFF0000)))
             place = builder.add(address, ir.Constant(address.type, apart * part))
             builder.store(cells, pointer(builder, place, INTS), align=4)
-            if parts == 1:
-                return builder.bitcast(infinite_seen_ir(builder, cells, seen), VEC)
-        for x in (low, high):
-            seen = builder.select(inexact_ir(builder, x), builder.bitcast(all_ints(-1), VEC), seen)
-        return seen
+        noticed = inexact_ir if parts > 1 else infinite_ir
+        wrong = builder.or_(noticed(builder, low), noticed(builder, high))
+        return builder.select(wrong, builder.bitcast(all_ints(-1), VEC), seen)
 
     return store_parts
 
@@ -61,11 +58,10 @@ def inexact_ir(builder, x):
     return builder.and_(unusual, builder.icmp_signed("!=", size, all_ints(0)))
 
 
-def infinite_seen_ir(builder, cells, seen):
-    """``seen`` with all bits set where a bfloat16 in ``cells`` is NaN or infinite."""
-    sizes = builder.bitcast(builder.and_(cells, all_ints(0x7FFF7FFF)), ALL)
-    infinite = builder.icmp_unsigned(">=", sizes, ir.Constant(ALL, [INFINITE] * 2 * LANES))
-    return builder.select(infinite, ir.Constant(ALL, [-1] * 2 * LANES), builder.bitcast(seen, ALL))
+def infinite_ir(builder, x):
+    """Whether each lane of ``x`` rounds to an infinite part, or is NaN: rounding may carry its bits away."""
+    size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
+    return builder.icmp_unsigned(">=", size, all_ints(MOST))
 
 
 @primitive(types.boolean, vec_t)

@@ -1,6 +1,6 @@
-"""The microkernel on tiles: two by two tiles of sums, one chunk of the sum, all products of parts.
+"""The microkernel on tiles: two by two tiles of sums, a part of the sum, all products of parts.
 
-``SUMS[32 rows, 32 columns] = sum_k sum_(p, q) A_p,k[32, 32 terms] @ B_q,k[32 terms, 32]`` for the pairs of
+``SUMS[32 rows, 32 columns] (+)= sum_k sum_(p, q) A_p,k[32, 32 terms] @ B_q,k[32 terms, 32]`` for the pairs of
 parts (p, q) that the arithmetic takes. The batch-reduce GEMM of arXiv 1906.06440 on parts of bfloat16: block
 k of A begins at ``a + offsets[k]``, its parts one after the other; B is read front to back.
 """

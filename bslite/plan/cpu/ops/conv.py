@@ -73,9 +73,11 @@ def _by_rows(
 def _rows_on_tiles(
     b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
 ) -> tuple[View, Filters, Window] | None:
-    """`_by_rows` for tiles of bfloat16, where fewer blocks of terms have zeros in them."""
+    """`_by_rows` for tiles of bfloat16, where fewer blocks of terms have zeros in them. Not of one row: of
+    windows of one pixel tiles would not compute a band at the edge of an image.
+    """
     cols, depth = window.cols, filters.group_depth
-    if depth >= FEW or cols.taps == 1:
+    if depth >= FEW or cols.taps == 1 or window.rows.taps == 1:
         return None
     one = window._replace(cols=_each(cols))
     of, key = Sum(one, cols.taps * depth), layer.node.params["weight"]
@@ -263,7 +265,8 @@ def _on_tiles(
             image, _, plane, line, col = volume(view).strides
             places.append(Places(view, view.start, image, plane, line, col))
     if window.taps == 1:
-        if clipped:
+        # A band that does not reach a padded edge must have the bits of one that does.
+        if clipped or any(layer.node.attrs.get("padding", ())):
             return False
         size, places = in_lines(size, places)
     matrices = weights_of(window, filters)

@@ -1,6 +1,7 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
 from bslite.kernels.contracts.cpu.tiles import PARTS
+from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
@@ -24,6 +25,7 @@ from bslite.plan.cpu.split import (
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
+from bslite.spec import Node
 
 
 @CPU.register("linear", "linear_given")
@@ -54,9 +56,9 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     size, (from_x, to_y) = in_lines(
         Pixels(1, 1, 1, m), [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)]
     )
-    done = not dots and split_conv(
+    done = not (dots or _once_an_image(b, layer, 4 * k * c)) and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
-        (1, 1) if _once_an_image(b, layer, 4 * k * c) else None, lambda: bias_of(b, layer),
+        None, lambda: bias_of(b, layer),
     )  # fmt: skip
     if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
@@ -72,14 +74,26 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
     """Whether an image of a batch is one row of a layer, whose weights are read for it alone, and have more
     bytes in parts: behind the convolutions of a network, or in a model of rows if memory holds the weights.
+
+    No size of a batch is looked at, because an image must have the same bits in any: only which layers lie
+    between, each of which keeps rows apart.
     """
-    name, more = layer.node.inputs[0], PARTS[b.machine.tile_products] * 2 > 4
-    shape = b.shapes[name]
-    if len(shape) != 2 or not more or recurs(b.spec):
+    if not b.machine.tile_cycles or PARTS[b.machine.tile_products] * 2 <= 4 or recurs(b.spec):
         return False
-    made_by = {node.name: node for node in b.spec.nodes}
-    while len(b.shapes[name]) == 2 and name in made_by and made_by[name].inputs:
-        name = made_by[name].inputs[0]
-    before = b.shapes[name]
-    of_images = len(before) >= 4 or (len(before) == 2 and weight_bytes >= LARGE)
-    return of_images and before[0] == shape[0]
+    made_by, name = {node.name: node for node in b.spec.nodes}, layer.node.inputs[0]
+    while len(b.shapes[name]) == 2 and name in made_by:
+        node = made_by[name]
+        if len(node.inputs) != 1 or not _keeps_rows(node, len(b.shapes[node.inputs[0]])):
+            return False
+        name = node.inputs[0]
+    rank = len(b.shapes[name])
+    return rank >= 4 or (rank == 2 and weight_bytes >= LARGE)
+
+
+def _keeps_rows(node: Node, rank: int) -> bool:
+    """Whether row n of what a layer makes is of row n of its input, of so many axes, or of image n."""
+    if node.op == "flatten":
+        return bool(node.attrs["start_axis"] == 1)
+    if node.op == "mean":
+        return all(axis % rank for axis in node.attrs["axes"])
+    return node.op == "linear" or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL)
