@@ -3,9 +3,10 @@ processor does not have.
 
 In the place of each of the unit's instructions stand ordinary ones that take as long, by a probe of such a
 unit (decision 030): 16 cycles for a product, one after the other; 16 loads or stores of 64 bytes for those of
-a tile. Nothing is multiplied: answers are zeros, and are not looked at. All else runs as it will: splits,
-epilogues, memory, threads. So the times show what that costs beside the unit, and which layers lose. They are
-a model's, of a processor with this one's caches and clock, and no measurement of any unit.
+a tile. Nothing is multiplied: sums are zeros, and answers are not looked at (where zeros make NaN, as in
+ResNeSt, a run is done again by multiply-adds). All else runs as it will: splits, epilogues, memory, threads.
+So the times show what that costs beside the unit, and which layers lose. They are a model's, of a processor
+with this one's caches and clock, and no measurement of any unit.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def _measure(given: argparse.Namespace, folder: Path) -> int:
 
 
 def _layers(net: Any, given: argparse.Namespace) -> str:
-    """What each layer takes, and products alone would: at the clock that the multiply-adds run at."""
+    """What each layer takes; ``kernels`` are those of the last precision."""
     import bslite
 
     words = ["ieee", *given.precision]

@@ -74,12 +74,8 @@ def test_behind_convolutions_an_image_is_one_row(rank: int, kernel: str, batch: 
         y = g("flatten", "rows", g("adaptive_avg_pool2d", "pool", x, output_size=(1, 1)))
     else:
         y = g("flatten", "rows", g("mean", "pool", x, axes=(1,), keepdim=True))
-    y = g(
-        "linear",
-        "second",
-        g("relu", "act", g("linear", "first", y, weight=noise(64, 64))),
-        weight=noise(64, 64),
-    )
+    y = g("relu", "act", g("linear", "first", y, weight=noise(64, 64)))
+    y = g("linear", "second", y, weight=noise(64, 64))
     found = kernels(planned(g.build(y), (batch, *shape)))
     assert (found["first"], found["second"]) == (kernel, kernel)
 
@@ -94,16 +90,25 @@ def test_rows_that_a_constant_weighs_are_decided_alike_in_any_batch(batch: int) 
     assert kernels(plan)["layer"] == "split_conv"
 
 
-def test_steps_of_a_sequence_are_decided_as_the_whole() -> None:
-    """A model with a recurrent layer may be run step by step, and a step must have the bits of the whole."""
-    outputs = LARGE // 64 // 4
+def test_linear_layers_on_pixels_are_no_single_rows() -> None:
+    """As in a Swin transformer, whose images lie channels-last."""
     g = Graph()
-    x = g.input("x", (1, "T", 64), (1, 1, 64))
-    weights = {"weight_ih": noise(4 * 64, 64), "weight_hh": noise(4 * 64, 64)}
-    g("lstm", "cell", x, **weights)
-    g("reshape", "rows", g("relu", "act", "cell"), shape=(-1, 64))
-    plan = planned(g.build(g("linear", "layer", "rows", weight=noise(outputs, 64))), (1, 1, 64))
+    x = g.input("x", ("N", 7, 7, 64), (1, 7, 7, 64))
+    plan = planned(g.build(g("linear", "layer", x, weight=noise(64, 64))), (1, 7, 7, 64))
     assert kernels(plan)["layer"] == "split_conv"
+
+
+@pytest.mark.parametrize(("recurrent", "kernel"), [(False, "conv"), (True, "split_conv")])
+def test_steps_of_a_sequence_are_decided_as_the_whole(recurrent: bool, kernel: str) -> None:
+    """A model with a recurrent layer may be run step by step, and a step must have the bits of the whole."""
+    g = Graph()
+    x = g.input("x", ("N", 64), (1, 64))
+    made = [g("linear", "layer", x, weight=noise(LARGE // 64 // 4, 64))]
+    if recurrent:
+        steps = g.input("steps", ("N", 1, 64), (1, 1, 64))
+        made.append(g("lstm", "cell", steps, weight_ih=noise(4 * 64, 64), weight_hh=noise(4 * 64, 64)))
+    plan = planned(g.build(*made), *[(1, 64), (1, 1, 64)][: len(made)])
+    assert kernels(plan)["layer"] == kernel
 
 
 @pytest.mark.parametrize(("side", "stride"), [(7, 2), (11, 4)])

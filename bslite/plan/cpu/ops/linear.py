@@ -78,9 +78,10 @@ def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
     No size of a batch is looked at, because an image must have the same bits in any: only which layers lie
     between, each of which keeps rows apart.
     """
-    if not b.machine.tile_cycles or PARTS[b.machine.tile_products] * 2 <= 4 or recurs(b.spec):
+    name, more = layer.node.inputs[0], PARTS[b.machine.tile_products] * 2 > 4
+    if not b.machine.tile_cycles or not more or len(b.shapes[name]) != 2 or recurs(b.spec):
         return False
-    made_by, name = {node.name: node for node in b.spec.nodes}, layer.node.inputs[0]
+    made_by = {node.name: node for node in b.spec.nodes}
     while len(b.shapes[name]) == 2 and name in made_by:
         node = made_by[name]
         if len(node.inputs) != 1 or not _keeps_rows(node, len(b.shapes[node.inputs[0]])):
