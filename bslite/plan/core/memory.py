@@ -1,5 +1,7 @@
 """One arena per plan: buffers placed by lifetime, and the order of steps that placement and data allow."""
 
+from typing import NamedTuple
+
 from bslite.plan.core.plan import Access, AnyPlan
 
 ALIGN = 16  # elements: a cache line
@@ -16,26 +18,82 @@ def lifetimes(plan: AnyPlan) -> dict[str, tuple[int, int]]:
     return spans
 
 
-def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN) -> None:
+class Placed(NamedTuple):
+    """A buffer's place, in elements, and the first and the last step that touch it."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+    def meets(self, first: int, last: int) -> bool:
+        """Whether it exists during one of these steps."""
+        return not (self.last < first or last < self.first)
+
+
+def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN, shares: int = 1) -> None:
     """Fill in ``plan.places`` and ``plan.arena_size``.
 
     The largest buffer is placed first, and each at the lowest multiple of ``align`` elements that is free
-    during its lifetime.
+    during its lifetime: or elsewhere below the end of the others, where the ``shares`` of threads then have
+    more of what they had of the buffers that are there before and after.
     """
     spans = lifetimes(plan)
-    placed: list[tuple[int, int, int, int]] = []  # start, stop, first step, last step
+    placed: list[Placed] = []
+    end = 0
     for name in sorted(spans, key=lambda n: (-plan.buffers[n].size, n)):
         size = -(-plan.buffers[name].size // align) * align + align  # kernels may over-read by one vector
         first, last = spans[name]
-        rivals = sorted(p for p in placed if not reuse or not (p[3] < first or last < p[2]))
+        rivals = sorted(p for p in placed if not reuse or p.meets(first, last))
         start = 0
-        for other_start, other_stop, _, _ in rivals:
-            if start + size <= other_start:
+        for other in rivals:
+            if start + size <= other.start:
                 break
-            start = max(start, other_stop)
-        placed.append((start, start + size, first, last))
+            start = max(start, other.stop)
+        end = max(end, start + size)
+        if shares > 1 and reuse:
+            others = [p for p in placed if not p.meets(first, last)]
+            tried = {start, *(at for p in others for at in _beside(p, size, align))}
+            free = [
+                at
+                for at in tried
+                if 0 <= at <= end - size and all(at + size <= p.start or p.stop <= at for p in rivals)
+            ]
+            start = min(free, key=lambda at: (_astray(at, size, first, last, others, len(plan.steps), shares), at))
+        placed.append(Placed(start, start + size, first, last))
         plan.places[name] = start
-    plan.arena_size = max((stop for _, stop, _, _ in placed), default=0)
+    plan.arena_size = end
+
+
+def _beside(other: Placed, size: int, align: int) -> list[int]:
+    """Where a buffer of ``size`` elements has its beginning, middle or end at that of another one."""
+    middle = (other.start + other.stop - size) // 2
+    return [other.start, -(-middle // align) * align, other.stop - size]
+
+
+def _astray(
+    start: int, size: int, first: int, last: int, others: list[Placed], steps: int, shares: int
+) -> int:
+    """The elements of a buffer at ``start`` that a thread has, and another one just before, or just after.
+    ``others``: the buffers that do not exist together with it. A run begins where the one before ended.
+    """
+    over = [p for p in others if p.start < start + size and start < p.stop]
+    if not over:
+        return 0
+    before = min(over, key=lambda p: (first - p.last) % steps)
+    after = min(over, key=lambda p: (p.first - last) % steps)
+    return sum(_differs(start, size, p, shares) for p in (before, after))
+
+
+def _differs(start: int, size: int, other: Placed, shares: int) -> int:
+    """The elements that are of one thread in one buffer, and of another in the other."""
+    common = min(start + size, other.stop) - max(start, other.start)
+    whole = other.stop - other.start
+    for t in range(shares):
+        low = max(start + size * t // shares, other.start + whole * t // shares)
+        high = min(start + size * (t + 1) // shares, other.start + whole * (t + 1) // shares)
+        common -= max(0, high - low)
+    return common
 
 
 def set_order(plan: AnyPlan, sequential: bool = False) -> None:

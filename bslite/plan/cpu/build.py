@@ -91,7 +91,7 @@ def build_plan(
         outputs=outputs,
         flags=b.flags,
     )
-    place_buffers(plan, reuse=not keep_values)
+    place_buffers(plan, reuse=not keep_values, shares=plan.threads)
     plan.scratch_size = scratch_of(plan)
     set_order(plan, sequential=layerwise)
     return plan

@@ -130,9 +130,11 @@ class Weights(NamedTuple):
     whole: Callable[[], Operand] | None = None
 
 
-def in_lines(size: Pixels, places: list[Places], apart: bool = False) -> tuple[Pixels, list[Places]]:
-    """Outputs that each read one pixel: where they are evenly spaced, lines of as many as a tile takes.
-    ``apart``: of each image by itself.
+def in_lines(
+    threads: int, size: Pixels, places: list[Places], apart: bool = False
+) -> tuple[Pixels, list[Places]]:
+    """Outputs that each read one pixel: where they are evenly spaced, short lines, of which threads have even
+    shares. ``apart``: of each image by itself.
     """
     images, planes, lines, pixels, _ = size
     if lines > 1 and all(m.line == pixels * m.col for m in places):
@@ -143,9 +145,24 @@ def in_lines(size: Pixels, places: list[Places], apart: bool = False) -> tuple[P
         pixels, images = images * pixels, 1
     if lines > 1:
         return size, places
-    length = 2 * ROWS
+    length = _line(threads, pixels)
     cut = Pixels(images, planes, -(-pixels // length), length, -pixels % length)
     return cut, [m._replace(line=length * m.col) for m in places]
+
+
+@functools.lru_cache(4096)
+def _line(threads: int, pixels: int) -> int:
+    """The pixels of a line: as many as tiles take at a time, or fewer, if the largest share of a thread then
+    takes fewer tiles.
+    """
+
+    def share(length: int) -> int:
+        """The tiles of the thread that has the most lines."""
+        return -(-min(pixels, -(-pixels // (length * threads)) * length) // ROWS)
+
+    if pixels <= 2 * ROWS:
+        return 2 * ROWS
+    return min(range(2 * ROWS, ROWS // 2, -1), key=share)
 
 
 def stored(

@@ -268,7 +268,7 @@ def _on_tiles(
         # A band that does not reach a padded edge must have the bits of one that does.
         if clipped or any(layer.node.attrs.get("padding", ())):
             return False
-        size, places = in_lines(size, places)
+        size, places = in_lines(b.machine.threads, size, places)
     matrices = weights_of(window, filters)
     if matrices:
         weights = computed(b, layer, matrices)

@@ -146,6 +146,7 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
         rows = View(x.buffer, x.offset + at_x, (sizes[-1], m, k), (xs[-1], x.strides[-2], 1))
         result = View(y.buffer, y.offset + at_y, (sizes[-1], m, n), (ys[-1], y.strides[-2], 1))
         size, (from_x, to_y) = in_lines(
+            b.machine.threads,
             Pixels(sizes[-1], 1, 1, m),
             [Places(v, v.start, v.strides[0], 0, 0, v.strides[1]) for v in (rows, result)],
             apart=ws[-1] != 0,
