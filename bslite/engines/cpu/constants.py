@@ -118,14 +118,24 @@ def _in_groups(w: Array, lanes: int, width: int) -> Array:
 @recipe("split_panels")
 def _split_panels(params: Sequence[Array], parts: int, groups: int) -> Array:
     """``[K, C/groups, ...]`` as tiles of bfloat16 ``[groups][K/32][taps][C/32][parts][2][16 cells][16
-    columns][2 terms]``, zeros beyond the channels of a group; see `contracts.cpu.tiles`.
+    columns][2 terms]``, zeros beyond the channels of a group; see `contracts.cpu.tiles`. The terms of a cell
+    are 16 apart; of one part they are neighbours.
     """
     w = params[0]
     mine, c = w.shape[0] // groups, w.shape[1]
     w = np.pad(w.reshape(groups, mine, c, -1), ((0, 0), (0, -mine % (2 * COLS)), (0, -c % TERMS), (0, 0)))
+    if parts == 1:
+        tiles = _nearest(w).reshape(1, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // 2, 2, w.shape[3])
+        return tiles.transpose(1, 2, 8, 5, 0, 3, 6, 4, 7)
     made = np.stack(list(itertools.islice(split(w), parts)))
     tiles = made.reshape(parts, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // PAIR, PAIR, w.shape[3])
     return tiles.transpose(1, 2, 8, 5, 0, 3, 7, 4, 6)
+
+
+def _nearest(w: Array) -> Array:
+    """The bits of the nearest bfloat16, of two the even one."""
+    bits = w.view(np.uint32)
+    return (bits + (np.uint32(0x7FFF) + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def split(x: Array) -> Iterator[Array]:
@@ -158,9 +168,8 @@ def _rounded_panels(params: Sequence[Array], lanes: int, width: int, groups: int
     """``[K, C/groups, ...]`` as `panels` of cells: two channels as bfloat16, of two nearest the even one."""
     w = params[0]
     w = np.pad(w, ((0, 0), (0, w.shape[1] % 2), *((0, 0) for _ in w.shape[2:])))
-    bits = w.view(np.uint32)
-    bits = bits + (np.uint32(0x7FFF) + (bits >> 16 & 1))
-    return _panels([(bits[:, ::2] >> 16 | bits[:, 1::2] & 0xFFFF0000).view(np.int32)], lanes, width, groups)
+    bits = _nearest(w).astype(np.uint32)
+    return _panels([(bits[:, ::2] | bits[:, 1::2] << 16).view(np.int32)], lanes, width, groups)
 
 
 def _as_quads(w: Array) -> Array:

@@ -59,7 +59,9 @@ def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN, shares:
                 for at in tried
                 if 0 <= at <= end - size and all(at + size <= p.start or p.stop <= at for p in rivals)
             ]
-            start = min(free, key=lambda at: (_astray(at, size, first, last, others, len(plan.steps), shares), at))
+            start = min(
+                free, key=lambda at: (_astray(at, size, first, last, others, len(plan.steps), shares), at)
+            )
         placed.append(Placed(start, start + size, first, last))
         plan.places[name] = start
     plan.arena_size = end

@@ -12,7 +12,7 @@ from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
 ROWS = COLS = 16  # of a tile of sums
 TERMS = 32  # that one product of tiles sums
-PAIR = TERMS // 2  # terms from one of a cell of A or B to the other: a row has 16 cells of two terms
+PAIR = TERMS // 2  # terms from one of a cell of several parts to the other: a row has 16 cells of two terms
 TILE = 1024  # bytes of any tile
 LINE = 64  # bytes of a row of a tile: one part of 32 terms
 #: Bits of float32: the least magnitude that has parts (parts of smaller ones may be below the normal range),

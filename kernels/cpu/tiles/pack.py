@@ -9,6 +9,7 @@ from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.tiles.split import any_bit, parts_store
+from bslite.kernels.cpu.vector.bfloat16 import paired_ir
 from bslite.kernels.cpu.vector.lanes import with_lane
 from bslite.kernels.cpu.vector.memory import load, load_int, load_scalar, load_some, prefetch
 from bslite.kernels.cpu.vector.simd import LANES, splat
@@ -31,14 +32,19 @@ def _columns(x, x_col, count):
 
 def _block_splitter(parts):
     """`split_block` into so many parts."""
-    store_parts = parts_store(parts, 2 * TILE)
+    one = parts == 1
+    store_parts = parts_store(parts, 2 * TILE, paired_ir if one else None)
+    near, far = (
+        (2, 1) if one else (1, PAIR)
+    )  # rows from a cell to the next, and from its one term to the other
 
     @register_jitable
     def split(x, x_row, x_col, rows, cols, y, seen):
         whole = x_col == 4 and rows == TERMS and cols >= 2 * COLS
         panel = x_row == 8 * COLS  # rows are neighbours: what comes next is known
         for pair in range(PAIR):
-            low, high = x + pair * x_row, x + (pair + PAIR) * x_row
+            first, second = pair * near, pair * near + far
+            low, high = x + first * x_row, x + second * x_row
             for column in range(0, 2 * COLS, LANES):
                 to = y + column // COLS * TILE + pair * LINE + column % COLS * 4
                 if whole:
@@ -48,8 +54,8 @@ def _block_splitter(parts):
                         prefetch(high + 4 * column + AHEAD)
                 else:
                     count = cols - column
-                    a = _columns(low + column * x_col, x_col, count if pair < rows else 0)
-                    b = _columns(high + column * x_col, x_col, count if pair + PAIR < rows else 0)
+                    a = _columns(low + column * x_col, x_col, count if first < rows else 0)
+                    b = _columns(high + column * x_col, x_col, count if second < rows else 0)
                 seen = store_parts(to, a, b, seen)
         return seen
 

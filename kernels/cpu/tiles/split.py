@@ -5,7 +5,8 @@ numbers that round to one, and numbers so small that a part is below the normal 
 to zero, are noticed.
 
 A cell of a tile holds a term of the lower half of a block of 32 terms and the one 16 terms on: then two
-registers of terms make one of cells without a permutation.
+registers of terms make one of cells without a permutation. Of one part it holds neighbours, of two nearest
+bfloat16 the even one: as other steps store their results.
 """
 
 import functools
@@ -15,30 +16,39 @@ from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, TERMS
-from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
+from bslite.kernels.cpu.vector.bfloat16 import rounded_ir
+from bslite.kernels.cpu.vector.lanes import all_ints, ints_of
 from bslite.kernels.cpu.vector.memory import load, load_some
-from bslite.kernels.cpu.vector.simd import LANES, VEC, i64, pointer, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, primitive, vec_t
 
 
 @functools.cache
-def parts_store(parts, apart):
+def parts_store(parts, apart, cells_of=None):
     """A function that writes the first ``parts`` (1, 2 or 3) parts of the terms ``low`` and ``high`` as
     cells, each part ``apart`` bytes after the one before. It returns ``seen`` with all bits set in lanes
-    whose parts are not exact; of one part, which is not finite.
+    whose parts are not exact; of one part, which is not finite. ``cells_of``: what makes the cells of one
+    part; else a cell has the terms of one lane.
     """
 
     @primitive(vec_t, i64, vec_t, vec_t, vec_t)
     def store_parts(builder, address, low, high, seen):
-        both = zip(parts_ir(builder, low, parts), parts_ir(builder, high, parts), strict=True)
-        for part, (a, b) in enumerate(both):
-            cells = builder.or_(builder.lshr(a, all_ints(16)), builder.and_(b, all_ints(0xFFFF0000)))
+        made = [cells_of(builder, low, high)] if cells_of else cells_ir(builder, low, high, parts)
+        for part, cells in enumerate(made):
             place = builder.add(address, ir.Constant(address.type, apart * part))
-            builder.store(cells, pointer(builder, place, INTS), align=4)
+            builder.store(cells, pointer(builder, place, cells.type), align=4)
         noticed = inexact_ir if parts > 1 else infinite_ir
         wrong = builder.or_(noticed(builder, low), noticed(builder, high))
         return builder.select(wrong, builder.bitcast(all_ints(-1), VEC), seen)
 
     return store_parts
+
+
+def cells_ir(builder, low, high, count):
+    """The cells of the first parts of the terms in the same lane."""
+    both = zip(parts_ir(builder, low, count), parts_ir(builder, high, count), strict=True)
+    return [
+        builder.or_(builder.lshr(a, all_ints(16)), builder.and_(b, all_ints(0xFFFF0000))) for a, b in both
+    ]
 
 
 def parts_ir(builder, x, count):
@@ -73,7 +83,11 @@ def any_bit(builder, x):
 
 def _pixels_splitter(parts):
     """`split_pixels` into so many parts."""
-    store_parts = parts_store(parts, LINE)
+    one = parts == 1
+    store_parts = parts_store(parts, LINE, rounded_ir if one else None)
+    # Bytes from a pair of registers to the next, and from one to the other of a pair.
+    near, far = (2 * BYTES, BYTES) if one else (BYTES, 4 * PAIR)
+    pairs = TERMS // (2 * LANES)
 
     @register_jitable
     def split(x, x_col, count, groups, depth, to, pixel, seen):
@@ -81,17 +95,18 @@ def _pixels_splitter(parts):
             line, source = to, x
             for _ in range(groups):
                 for _ in range(depth // TERMS):
-                    for lane in range(0, PAIR, LANES):
-                        place = source + 4 * lane
-                        seen = store_parts(line + 4 * lane, load(place), load(place + 4 * PAIR), seen)
+                    for n in range(pairs):
+                        place = source + n * near
+                        seen = store_parts(line + n * BYTES, load(place), load(place + far), seen)
                     source += 4 * TERMS
                     line += LINE * parts
                 rest = depth % TERMS
                 if rest:
-                    for lane in range(0, PAIR, LANES):
-                        low = load_some(source + 4 * lane, rest - lane)
-                        high = load_some(source + 4 * (PAIR + lane), rest - PAIR - lane)
-                        seen = store_parts(line + 4 * lane, low, high, seen)
+                    for n in range(pairs):
+                        left = rest - n * near // 4
+                        low = load_some(source + n * near, left)
+                        high = load_some(source + n * near + far, left - far // 4)
+                        seen = store_parts(line + n * BYTES, low, high, seen)
                     source += 4 * rest
                     line += LINE * parts
             x += x_col

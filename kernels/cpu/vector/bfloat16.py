@@ -72,15 +72,14 @@ def rounded_ir(builder, first, second):
     return builder.bitcast(builder.shuffle_vector(*halves, order), VEC)
 
 
-@primitive(vec_t, vec_t, vec_t)
-def paired(builder, even, odd):
+def paired_ir(builder, even, odd):
     """Cells of a number of ``even`` and the one in the same lane of ``odd``."""
     low = builder.lshr(_nearest(builder, even), all_ints(16))
     high = builder.and_(_nearest(builder, odd), all_ints(0xFFFF0000))
     return builder.bitcast(builder.or_(low, high), VEC)
 
 
-rounded = primitive(vec_t, vec_t, vec_t)(rounded_ir)
+rounded, paired = (primitive(vec_t, vec_t, vec_t)(made) for made in (rounded_ir, paired_ir))
 
 
 def larger_ir(builder, seen, cells):

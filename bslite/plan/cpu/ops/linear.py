@@ -54,7 +54,9 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         matrices = Matrices(weight, weight.offset, c, k, inner, outer)
         pack, weights = packing(b, matrices), computed(b, layer, matrices)
     size, (from_x, to_y) = in_lines(
-        b.machine.threads, Pixels(1, 1, 1, m), [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)]
+        b.machine.threads,
+        Pixels(1, 1, 1, m),
+        [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)],
     )
     done = not (dots or _once_an_image(b, layer, 4 * k * c)) and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
