@@ -50,11 +50,18 @@ def rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo = NO_HAL
     """``x`` as cells along ``axis``, which is contiguous, with ``halo`` zeros around it; once for all
     layers that read it so.
     """
+    found = rounded_by_makers(b, layer, x, axis, halo)
+    if found is None:
+        found = b.rounded[x, axis, halo] = _rounded(b, layer, x, axis, halo)
+    return found
+
+
+def rounded_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo = NO_HALO) -> View | None:
+    """`rounded`, where the steps that make x can store it so, else None."""
     key = x, axis, halo
-    if key not in b.rounded:
-        stored = stored_by_makers(b, layer, x, axis, halo)
-        b.rounded[key] = _rounded(b, layer, x, axis, halo) if stored is None else stored
-    return b.rounded[key]
+    if key not in b.rounded and (stored := stored_by_makers(b, layer, x, axis, halo)) is not None:
+        b.rounded[key] = stored
+    return b.rounded.get(key)
 
 
 def _rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View:

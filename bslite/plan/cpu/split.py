@@ -6,9 +6,11 @@ filter's size, as all sums are, so bits do not depend on how a layer is cut.
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
+from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.tiles import (
     BLOCK,
     COLS,
@@ -99,10 +101,29 @@ class Sum(NamedTuple):
         return self.window.taps * self.blocks
 
     @property
+    def reach(self) -> tuple[int, int]:
+        """Rows and columns from the first to the last of a window."""
+        rows, cols = self.window.rows, self.window.cols
+        return 1 + (rows.taps - 1) * rows.dilation, 1 + (cols.taps - 1) * cols.dilation
+
+    @property
     def phases(self) -> tuple[int, int]:
         """The strides that pixels are sorted by; a window of one pixel sees no others."""
         rows, cols = self.window.rows, self.window.cols
         return (1, 1) if rows.taps == cols.taps == 1 else (rows.stride, cols.stride)
+
+
+class Parts(NamedTuple):
+    """Where the parts of an item's pixels lie, in bytes, as `SplitConv` has it; ``end``: behind them, in
+    scratch memory.
+    """
+
+    pitch: int
+    pixel: int
+    plane: int
+    slab: int
+    offsets: list[int]
+    end: int
 
 
 class Passes(NamedTuple):
@@ -186,14 +207,15 @@ def stored(
 def split_conv(
     b: CpuBuilder, layer: Layer, size: Pixels, of: Sum, x: Places, near: Near, y: Places,
     residual: Places | None, channels: int, clipped: bool, weights: Weights, image: tuple[int, int] | None,
-    bias: Callable[[], View | None] = lambda: None,
+    bias: Callable[[], View | None] = lambda: None, direct: bool = False,
 ) -> bool:  # fmt: skip
     """Append the step of one convolution and return True, if it takes less time than with multiply-adds.
 
     ``x`` has the places of windows. ``clipped``: some leave the image; their rows, or the planes of a volume,
     that lie outside are zeros. ``image``: the outputs of a whole image, and of its lines, by which it is
     decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
-    nothing of the sizes may decide. ``bias``: gives one that is a value, in registers.
+    nothing of the sizes may decide. ``bias``: gives one that is a value, in registers. ``direct``: x is cells
+    with zeros around it, which tiles read where they lie.
     """
     machine, mine = b.machine, channels // of.groups
     if not on_tiles(b, of, channels, image, weights.key):
@@ -203,43 +225,29 @@ def split_conv(
     deep, rows, cols = of.window
     if rows.taps == cols.taps == 1:  # lines and pixels that are not read do not count
         near = near._replace(row=x.line, col=x.col)
-    reach_rows, reach_cols = (1 + (a.taps - 1) * a.dilation for a in (rows, cols))
+    reach_rows, reach_cols = of.reach
     wide = (size.pixels - 1) * col_step + reach_cols
-    pitch = -(-wide // col_step)
-    pixel = of.groups * of.blocks * parts * LINE
-    pixel += LINE * (pixel % (4 * LINE) == 0)  # rows of a tile must not all meet in a few sets of L1
     panels = -(-mine // PANEL)
     group_bytes = panels * of.steps * parts * 2 * TILE
     read = deep.taps * ((size.lines - 1) * row_step + reach_rows)
     items = choose_items(
         machine, size.images * size.planes, size.lines, panels * of.groups,
-        multiplied(machine, size, of, mine), read * wide * pixel, group_bytes * of.groups,
-        4 * size.lines * size.pixels * channels, split_of(machine, size, of),
+        multiplied(machine, size, of, mine), read * wide * of.groups * of.blocks * parts * LINE,
+        group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
+        0.0 if direct else split_of(machine, size, of),
     )  # fmt: skip
-    plane = -(-((items.band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
-    slab = row_step * col_step * plane
-    places = [
-        t * slab
-        + (i % row_step * col_step + j % col_step) * plane
-        + (i // row_step * pitch + j // col_step) * pixel
-        for t, i, j in product(
-            range(deep.taps), range(0, reach_rows, rows.dilation), range(0, reach_cols, cols.dilation)
-        )
-    ]
-    offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
-    # A tile may begin at the last output and take 32.
-    scratch = HEAD + deep.taps * slab + 2 * ROWS * pixel
+    lie = _where_they_are(b, of, size, x, near) if direct else _in_scratch(of, parts, items.band_lines, wide)
     fewer = parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
     on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l3 / 4
-    blocks = -(-((items.band_lines - 1) * pitch + size.pixels) // (2 * ROWS))
-    passes, scratch = _passes(b, of, parts, blocks, group_bytes * of.groups, on_the_way, scratch)
+    blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
+    passes, scratch = _passes(b, of, parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
     weights_image, more = 0, list[View]()
     if on_the_way and weights.whole is not None:
         at_weights = weights.whole()
         group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
     else:
         at_weights, weights_image, more = weights.packed(parts)
-    table, added = b.const("offsets", values=offsets), bias()
+    table, added = b.const("offsets", values=lie.offsets), bias()
     if added is not None:
         at_bias, more = added.start, [*more, added]
     else:
@@ -248,7 +256,7 @@ def split_conv(
         at_bias = Operand(b.const("bias_panels", *keys, **how), 0)
     rest, by_planes = residual or y, of.window.by_planes
     record = SplitConv(
-        x.start, y.start, rest.start, at_weights, at_bias, Operand(table, 0), inexact_flag(b, layer),
+        x.start, y.start, rest.start, at_weights, at_bias, Operand(table, 0), direct=int(direct),
         has_residual=int(residual is not None),
         x_image=4 * x.image, x_plane=4 * x.plane, x_line=4 * x.line, x_deep=4 * deep.dilation * near.plane,
         x_row=4 * near.row, x_col=4 * near.col,
@@ -262,13 +270,50 @@ def split_conv(
         start=rows.start if clipped and not by_planes else 0, row_step=row_step,
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
-        deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=slab,
-        row_phases=row_step, col_phases=col_step, pitch=pitch, pixel=pixel, plane=plane,
+        deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=lie.slab,
+        row_phases=row_step, col_phases=col_step, pitch=lie.pitch, pixel=lie.pixel, plane=lie.plane,
         sweep=TileSweep(products), end=epilogue(layer.activation),
+        stored=Cells(y.start, inexact_flag(b, layer)),
     )  # fmt: skip
     reads = [with_halo(x.view), *([residual.view] if residual else []), *more]
     step(b, record, size.images * size.planes * items.bands * items.blocks, reads, [y.view], scratch // 4)
     return True
+
+
+def _in_scratch(of: Sum, parts: int, band_lines: int, wide: int) -> Parts:
+    """Parts that are made of the pixels of so many lines, each of which reads ``wide`` pixels."""
+    (deep, rows, cols), (row_step, col_step), (reach_rows, reach_cols) = of.window, of.phases, of.reach
+    pitch = -(-wide // col_step)
+    pixel = of.groups * of.blocks * parts * LINE
+    pixel += LINE * (pixel % (4 * LINE) == 0)  # rows of a tile must not all meet in a few sets of L1
+    plane = -(-((band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
+    slab = row_step * col_step * plane
+    places = [
+        t * slab
+        + (i % row_step * col_step + j % col_step) * plane
+        + (i // row_step * pitch + j // col_step) * pixel
+        for t, i, j in product(
+            range(deep.taps), range(0, reach_rows, rows.dilation), range(0, reach_cols, cols.dilation)
+        )
+    ]
+    offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
+    # A tile may begin at the last output and take 32.
+    return Parts(pitch, pixel, plane, slab, offsets, HEAD + deep.taps * slab + 2 * ROWS * pixel)
+
+
+def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near) -> Parts:
+    """Cells in memory, whose pixels and lines are evenly spaced. Tiles may read 32 pixels behind the last."""
+    rows, cols = of.window.rows, of.window.cols
+    pitch = x.line // x.col if size.lines > 1 else size.pixels
+    windows = product(range(rows.taps), range(cols.taps))
+    places = [i * rows.dilation * near.row + j * cols.dilation * near.col for i, j in windows]
+    last = (size.images - 1) * x.image + (size.planes - 1) * x.plane
+    last += ((size.lines - 1) * pitch + size.pixels + 2 * ROWS) * x.col
+    end = x.start.at + last + max(places) + of.groups * of.blocks * LINE // 4
+    buffer = b.buffers[x.view.buffer]
+    b.buffers[buffer.name] = replace(buffer, size=max(buffer.size, end))
+    offsets = [4 * place + block * LINE for place in places for block in range(of.blocks)]
+    return Parts(pitch, 4 * x.col, 0, 0, offsets, HEAD)
 
 
 def _passes(

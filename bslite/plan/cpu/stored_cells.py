@@ -7,10 +7,11 @@ while it is in L1. Where nobody reads the float32 results, they are not stored.
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Conv, Cut, Depthwise
+from bslite.kernels.contracts.cpu.tiles import SplitConv
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.builder import Halo
@@ -25,17 +26,24 @@ SPARSE = 64
 KEPT = 0.25  # the part of L2 that float32 results may take until they are rounded
 
 
+Maker: TypeAlias = Conv | SplitConv | Depthwise  # records of steps that can store cells
+
+
 class Made(NamedTuple):
-    """What a step makes: ``counts`` and ``strides`` (in elements) of images, planes, lines and pixels."""
+    """What a step makes: ``counts`` and ``strides`` (in elements) of images, planes, lines and pixels; a
+    plane's last line lacks ``short`` pixels.
+    """
 
     channels: int
     counts: tuple[int, ...]
     strides: tuple[int, ...]
+    short: int = 0
 
     @property
     def last(self) -> int:
         """From the first pixel to the last one, in elements."""
-        return sum((n - 1) * s for n, s in zip(self.counts, self.strides, strict=True))
+        whole = sum((n - 1) * s for n, s in zip(self.counts, self.strides, strict=True))
+        return whole - self.short * self.strides[-1]
 
 
 def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View | None:
@@ -70,7 +78,8 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
         maker.record = _storing(maker.record, Cells(Operand(y.buffer, at), flag, 1, 0, 0, *strides))
         i, p, line, col = lines.strides
         shape = (lines.counts[0], -(-lines.channels // 2), *lines.counts[1:])
-        maker.writes += accesses([View(y.buffer, at, shape, (i, 1, p, line, col))])
+        (stored,) = accesses([View(y.buffer, at, shape, (i, 1, p, line, col))])
+        maker.writes.append(replace(stored, hi=stored.hi - lines.short * col))
     return y
 
 
@@ -79,16 +88,18 @@ def _able(step: CpuStep) -> bool:
     would lie in two.
     """
     record = step.record
-    if not isinstance(record, Conv | Depthwise) or record.stored.has_cells:
+    if not isinstance(record, Maker) or record.stored.has_cells:
         return False
     if isinstance(record, Depthwise):
         return True
     apart = record.group_panels == record.panels or record.group_channels % 2 == 0
-    return record.sweep.dots and apart
+    return apart and (isinstance(record, SplitConv) or record.sweep.dots)
 
 
-def _storing(record: Conv | Depthwise, cells: Cells) -> Conv | Depthwise:
+def _storing(record: Maker, cells: Cells) -> Maker:
     """The record of a step that stores its results so, too: by register tiles if nothing comes after them."""
+    if isinstance(record, SplitConv):
+        return replace(record, stored=cells)
     if record.end.after.activation is None:
         cells = replace(cells, cells_by_tile=1)
         if isinstance(record, Conv):
@@ -100,16 +111,24 @@ def _storing(record: Conv | Depthwise, cells: Cells) -> Conv | Depthwise:
 
 def _made_by(step: CpuStep) -> Made:
     record = step.record
-    assert isinstance(record, Conv | Depthwise)
+    assert isinstance(record, Maker)
+    if isinstance(record, SplitConv):
+        channels = record.group_channels * record.groups
+        counts = record.images // record.planes, record.planes, record.lines, record.pixels
+        return Made(channels, counts, _strides(record, counts), record.short)
     if isinstance(record, Conv):
         channels = record.group_channels * (record.panels // record.group_panels)
         images = record.images
     else:
         channels, images = record.channels, step.items // (record.bands * record.blocks)
     counts = images, record.lines // record.plane_lines, record.plane_lines, _pixels(record.cut)
+    return Made(channels, counts, _strides(record, counts))
+
+
+def _strides(record: Maker, counts: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of a record's results, in elements; 0 along what there is one of."""
     strides = record.y_image, record.y_plane, record.y_line, record.y_col
-    i, p, line, col = (s // 4 if n > 1 else 0 for n, s in zip(counts, strides, strict=True))
-    return Made(channels, counts, (i, p, line, col))
+    return tuple(s // 4 if n > 1 else 0 for n, s in zip(counts, strides, strict=True))
 
 
 def _pixels(cut: Cut) -> int:
@@ -184,23 +203,26 @@ def without_float32(b: CpuBuilder, kept: Collection[View]) -> None:
         if any(4 * scratch > KEPT * b.machine.l2 for *_, scratch in alone):
             continue
         for s, record, scratch in alone:
-            s.record, s.scratch = record, scratch
+            s.record, s.scratch = record, s.scratch + scratch
             s.writes = [a for a in s.writes if a.buffer != name]
         gone.update(map(id, others))
     b.steps[:] = [s for s in b.steps if id(s) not in gone]
 
 
 def _stores(step: CpuStep) -> bool:
-    return isinstance(step.record, Conv | Depthwise) and bool(step.record.stored.has_cells)
+    return isinstance(step.record, Maker) and bool(step.record.stored.has_cells)
 
 
-def _only_cells(b: CpuBuilder, step: CpuStep) -> tuple[Conv | Depthwise, int]:
+def _only_cells(b: CpuBuilder, step: CpuStep) -> tuple[Maker, int]:
     """The step's record without float32 results in memory, and the elements that they take in scratch memory:
     where they are rounded once they are stored, or are a part of their sums.
     """
     record, lanes = step.record, b.machine.lanes
-    assert isinstance(record, Conv | Depthwise)
-    stored, pixels = replace(record.stored, cells_only=1), _pixels(record.cut)
+    assert isinstance(record, Maker)
+    stored = replace(record.stored, cells_only=1)
+    if isinstance(record, SplitConv):
+        return replace(record, y=stored.cells, stored=stored), 0  # there are sums in it anyway
+    pixels = _pixels(record.cut)
     direct = bool(stored.cells_by_tile)
     if isinstance(record, Depthwise):
         col = record.run * lanes

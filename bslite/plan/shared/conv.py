@@ -20,6 +20,7 @@ class Filters(NamedTuple):
     how: Mapping[str, Any] = {}
     weight: View | None = None  # where it is a value
     dots: bool = False  # whether inputs are cells of two bfloat16, of which ``group_depth`` counts
+    direct: bool = False  # whether inputs are cells that tiles of bfloat16 read where they lie, on the CPU
     in_registers: bool = False  # whether a register of channels holds whole groups, on the CPU
 
     @property

@@ -6,6 +6,7 @@ for 16 columns and adds to 16 x 16 float32 sums. How many products of parts are 
 arithmetic.
 """
 
+from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.gemm import Matrices
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
@@ -70,8 +71,11 @@ class SplitConv(OnTiles, kernel="split_conv"):
     plane ``deep_start + p * deep_step + t * deep_dilation`` of ``deep_have``; others are zeros. The last line
     lacks ``short`` pixels. A panel has the weights of 32 channels of a group. Where ``split_at`` is not 0,
     the weights are float32 panels, as `Conv` reads them, and are split part by part at that place of scratch
-    memory. ``flag`` is raised by numbers whose parts are not exact: NaN, infinities, magnitudes not below
+    memory. The flag is raised by numbers whose parts are not exact: NaN, infinities, magnitudes not below
     3.396e38 and, of several parts, below 2**-100.
+
+    With ``direct``, x is cells of bfloat16 with all zeros around it, and tiles read it where it lies: nothing
+    is split, ``offsets`` are from the window of the first output on, and ``pitch`` pixels make a line.
     """
 
     x: Operand
@@ -80,7 +84,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     weights: Operand
     bias: Operand
     offsets: Operand
-    flag: Operand
+    direct: int
     has_residual: int
     x_image: int
     x_plane: int
@@ -141,6 +145,12 @@ class SplitConv(OnTiles, kernel="split_conv"):
     plane: int
     sweep: TileSweep
     end: Epilogue
+    stored: Cells
+
+    @property
+    def beside(self) -> str:
+        """What the step makes beside its results, and what it reads, in words; empty for nothing."""
+        return "; ".join(filter(None, ("reads them rounded" if self.direct else "", self.stored.said)))
 
 
 class SplitPanels(StepRecord, kernel="split_panels"):

@@ -22,6 +22,7 @@ from bslite.kernels.contracts.cpu.tiles import (
 )
 from bslite.kernels.cpu.gemm.items import part_of
 from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
@@ -29,6 +30,8 @@ from bslite.kernels.cpu.tiles.pack import split_block
 from bslite.kernels.cpu.tiles.split import any_bit, split_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
+from bslite.kernels.cpu.vector.bfloat16 import larger, not_finite
+from bslite.kernels.cpu.vector.bfloat16 import rounded as cells_of
 from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax, vmin
 
@@ -94,9 +97,9 @@ def _add(sums, chunk, rows):
 
 
 @register_jitable
-def _finish(s, sums, count, channels, c, r, bias, low, high):
+def _finish(s, sums, count, channels, c, c_col, r, bias, low, high):
     """Stores the results of ``count`` outputs, of ``channels`` channels of a panel."""
-    has_residual, y_col, r_col = s.has_residual, s.y_col, s.residual_col
+    has_residual, r_col = s.has_residual, s.residual_col
     for lane in range(0, channels, LANES):
         left, added = channels - lane, load(bias + 4 * lane)
         x, to, other = sums + 4 * lane, c + 4 * lane, r + 4 * lane
@@ -105,13 +108,76 @@ def _finish(s, sums, count, channels, c, r, bias, low, high):
                 value = load(x) + added + load_some(other, left)
                 store_some(to, vmin(high, vmax(low, value)), left)
                 x += ROW
-                to += y_col
+                to += c_col
                 other += r_col
         else:
             for _ in range(count):
                 store_some(to, vmin(high, vmax(low, load(x) + added)), left)
                 x += ROW
-                to += y_col
+                to += c_col
+
+
+@register_jitable
+def _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen):
+    """`_finish` for results that are stored as cells alone. Returns ``seen`` with the larger magnitudes."""
+    has_residual, r_col, cells_col = s.has_residual, s.residual_col, s.cells_col
+    for lane in range(0, channels, 2 * LANES):
+        left = channels - lane
+        x, to, other = sums + 4 * lane, place + 2 * lane, r + 4 * lane
+        a_bias, b_bias = load_some(bias + 4 * lane, left), load_some(bias + 4 * lane + BYTES, left - LANES)
+        for _ in range(count):
+            a, b = load(x) + a_bias, load_some(x + BYTES, left - LANES) + b_bias
+            if has_residual:
+                a, b = a + load_some(other, left), b + load_some(other + BYTES, left - LANES)
+            made = cells_of(vmin(high, vmax(low, a)), vmin(high, vmax(low, b)))
+            seen = larger(seen, made)
+            store_some(to, made, (left + 1) // 2)
+            x += ROW
+            to += cells_col
+            other += r_col
+    return seen
+
+
+@register_jitable
+def _store(s, sums, count, channels, c, place, r, bias, low, high, seen):
+    """Stores the results of ``count`` neighbouring outputs, as float32 at ``c`` or rounded at ``place`` or
+    both. Returns ``seen`` with the larger magnitudes that are rounded.
+    """
+    activation, only = s.activation, s.cells_only
+    if only and not activation:
+        return _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen)
+    col = ROW if only else s.y_col
+    if only:
+        c = sums
+    _finish(s, sums, count, channels, c, col, r, bias, low, high)
+    if activation:
+        call_activation(activation, c, count, col, channels, s.act_a_cell)
+    if s.has_cells:
+        seen = round_pixels(c, count, col, channels, place, s.cells_col, seen)
+    return seen
+
+
+@register_jitable
+def _store_lines(s, sums, rows, channels, line, col, y, cells, residual, bias, low, high, seen):
+    """`_store` for ``rows`` outputs from pixel ``col`` of a line on, some of which are between lines and
+    nobody's. Returns where the next ones are, and ``seen``.
+    """
+    pixels, pitch = s.pixels, s.pitch
+    row = 0
+    while row < rows:
+        width = min(rows - row, pixels - col)
+        if width > 0:
+            c = y + line * s.y_line + col * s.y_col
+            r = residual + line * s.residual_line + col * s.residual_col
+            place = cells + line * s.cells_line + col * s.cells_col
+            seen = _store(s, sums + row * ROW, width, channels, c, place, r, bias, low, high, seen)
+        else:
+            width = min(rows - row, pitch - col)
+        row += width
+        col += width
+        if col == pitch:
+            line, col = line + 1, 0
+    return line, col, seen
 
 
 @step_kernel(SplitConv)
@@ -121,32 +187,36 @@ def split_conv(step, bases, item, scratch):
     image, first_line, last_line, first_panel, last_panel = part_of(s, item)
     lines = last_line - first_line
 
-    band = scratch + HEAD
     number, plane = image // s.planes, image % s.planes
     x = s.x + number * s.x_image + plane * s.x_plane
-    _split_band(s, x, plane, first_line, lines, band)
+    if s.direct:
+        band = x + first_line * s.x_line
+    else:
+        band = scratch + HEAD
+        _split_band(s, x, plane, first_line, lines, band)
 
     y = s.y + number * s.y_image + plane * s.y_plane + first_line * s.y_line
+    cells = s.cells + number * s.cells_image + plane * s.cells_plane + first_line * s.cells_line
     residual = s.residual + number * s.residual_image + plane * s.residual_plane
     residual += first_line * s.residual_line
     weights, biases = s.weights + number * s.weights_image, s.bias
-    y_line, y_col, r_line, r_col = s.y_line, s.y_col, s.residual_line, s.residual_col
-    steps, offsets, pixel, pitch, pixels = s.steps, s.offsets, s.pixel, s.pitch, s.pixels
+    steps, offsets, pixel = s.steps, s.offsets, s.pixel
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
-    sweep, activation, split_at, depth = s.sweep, s.activation, s.split_at, s.depth
+    sweep, split_at, depth = s.sweep, s.split_at, s.depth
     step_bytes = parts * 2 * TILE
     panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
-    outputs = (lines - 1) * pitch + pixels - short
+    outputs = (lines - 1) * s.pitch + s.pixels - short
+    seen = splat(f(0.0))
     configure(scratch + CONFIG)
     for panel in range(first_panel, last_panel):
-        group, place = panel // group_panels, panel % group_panels
-        panel_weights = weights + group * s.group_weight_bytes + place * panel_bytes
-        here = min(2 * COLS, channels - place * 2 * COLS)
-        channel_bytes = 4 * (group * channels + place * 2 * COLS)
-        bias = biases + 4 * (group * padded + place * 2 * COLS)
+        group, nth = panel // group_panels, panel % group_panels
+        panel_weights = weights + group * s.group_weight_bytes + nth * panel_bytes
+        here = min(2 * COLS, channels - nth * 2 * COLS)
+        channel_bytes = 4 * (group * channels + nth * 2 * COLS)
+        bias = biases + 4 * (group * padded + nth * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
         begin = done = 0
         while done < steps:
@@ -174,25 +244,13 @@ def split_conv(step, bases, item, scratch):
                     _add(whole, sums, rows)
                 if end < steps:
                     continue
-                row = 0
-                while row < rows:
-                    width = min(rows - row, pixels - col)
-                    if width > 0:
-                        c = y + line * y_line + col * y_col + channel_bytes
-                        r = residual + line * r_line + col * r_col + channel_bytes
-                        _finish(s, whole + row * ROW, width, here, c, r, bias, low, high)
-                    else:  # between lines: nobody's outputs
-                        width = min(rows - row, pitch - col)
-                    row += width
-                    col += width
-                    if col == pitch:
-                        line, col = line + 1, 0
+                line, col, seen = _store_lines(
+                    s, whole, rows, here, line, col, y + channel_bytes, cells + channel_bytes // 2,
+                    residual + channel_bytes, bias, low, high, seen,
+                )  # fmt: skip
             done += count
             if done == end:
                 begin = end
-        if activation:
-            for number in range(lines):
-                count = pixels - short if number == lines - 1 else pixels
-                call_activation(activation, y + number * y_line + channel_bytes, count, y_col, here,
-                                s.act_a_cell)  # fmt: skip
     release()
+    if not_finite(seen):
+        raise_flag(s.flag, 0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bslite import ops
 from bslite.kernels.contracts.cpu.gemm import Columns, PlaneRows, Windows
-from bslite.kernels.contracts.cpu.tiles import TERMS
+from bslite.kernels.contracts.cpu.tiles import PARTS, TERMS
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -18,7 +18,7 @@ from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.ops.depthwise import depthwise, in_registers
 from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
 from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
-from bslite.plan.cpu.rounded import cells, on_dots, rounded
+from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
 from bslite.plan.cpu.split import Near, Pixels, Places, Sum, in_lines, on_tiles, recurs, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
@@ -32,7 +32,7 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     window, halo, clipped = window_of(b, layer)
     filters = with_weight(b, layer, filters_of(b, layer))
     found = _by_rows(b, layer, filters, window, halo)
-    x, filters, window = found or (*read_for(b, layer, filters, halo), window)
+    x, filters, window = found or (*read_for(b, layer, filters, halo, window, clipped), window)
     y, residual = b.write(layer.name), residual_of(b, layer)
     if is_column(layer, b.crop):
         window, clipped = window._replace(rows=window.cols, cols=window.rows), False
@@ -41,9 +41,16 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     convolve(b, layer, x, y, residual, window, filters, clipped)
 
 
-def read_for(b: CpuBuilder, layer: Layer, filters: Filters, halo: Halo) -> tuple[View, Filters]:
+def read_for(
+    b: CpuBuilder,
+    layer: Layer,
+    filters: Filters,
+    halo: Halo,
+    window: Window | None = None,
+    clipped: bool = False,
+) -> tuple[View, Filters]:
     """The input of a convolution with ``halo`` zeros around it, and its filters: both as cells of bfloat16
-    where that is faster.
+    where that is faster. ``window``: of one whose cells tiles may read, too.
     """
     name = layer.node.inputs[0]
     key = layer.node.params["weight"] if filters.weight is None else None
@@ -54,8 +61,36 @@ def read_for(b: CpuBuilder, layer: Layer, filters: Filters, halo: Halo) -> tuple
         x = rounded(b, layer, b.read(name, exact=True), 1, halo)
         return x, filters._replace(group_depth=depth, dots=True)
     filters = filters._replace(in_registers=in_registers(b.machine, layer, filters, math.prod(taps)))
+    made = None if window is None else _direct(b, layer, filters, window, clipped)
+    if made is not None:
+        return made, filters._replace(direct=True)
     x = b.read(name, halo=halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
     return x, filters
+
+
+def _direct(b: CpuBuilder, layer: Layer, filters: Filters, window: Window, clipped: bool) -> View | None:
+    """The input as cells with all zeros around it, where its makers store it so, and tiles can read it where
+    it lies: one part of whole blocks of terms, by windows that are neighbours.
+    """
+    _, rows, cols = window
+    whole = filters.group_depth % TERMS == 0 and PARTS[b.machine.tile_products] == 1
+    if not b.machine.tile_cycles or not whole or filters.weight is not None or filters.in_registers:
+        return None
+    if window.empty or window.by_planes or rows.stride * cols.stride > 1 or is_column(layer, b.crop):
+        return None
+    if window.taps == 1 and (clipped or any(layer.node.attrs.get("padding", ()))):
+        return None  # see `_on_tiles`
+    of, key = Sum(window, filters.group_depth, filters.groups), layer.node.params["weight"]
+    if _across(b.machine, filters, window.taps) or not on_tiles(
+        b, of, filters.groups * filters.group_channels, _image(b, layer, window), key
+    ):
+        return None
+    reach_rows, reach_cols = of.reach
+    below = rows.start + rows.made - 1 + reach_rows - rows.have
+    right = cols.start + cols.made - 1 + reach_cols - cols.have
+    halo = max(0, -rows.start), max(0, -cols.start), max(0, below), max(0, right)
+    x = b.values[layer.node.inputs[0]]
+    return rounded_by_makers(b, layer, x, 1, halo) if x.strides[1] == 1 else None
 
 
 def _by_rows(
@@ -264,6 +299,8 @@ def _on_tiles(
         if view is not None:
             image, _, plane, line, col = volume(view).strides
             places.append(Places(view, view.start, image, plane, line, col))
+    if filters.direct:
+        clipped = False
     if window.taps == 1:
         # A band that does not reach a padded edge must have the bits of one that does.
         if clipped or any(layer.node.attrs.get("padding", ())):
@@ -280,7 +317,7 @@ def _on_tiles(
     of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
-        clipped, weights, _image(b, layer, window), lambda: bias_of(b, layer, filters.groups),
+        clipped, weights, _image(b, layer, window), lambda: bias_of(b, layer, filters.groups), filters.direct,
     )  # fmt: skip
 
 

@@ -1,15 +1,15 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
-from bslite.kernels.contracts.cpu.tiles import PARTS
+from bslite.kernels.contracts.cpu.tiles import PARTS, TERMS
 from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import size_of
+from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.reduction import reduction_of_rows
-from bslite.plan.cpu.rounded import cells, on_dots, rounded
+from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
 from bslite.plan.cpu.split import (
     LARGE,
     PIXEL,
@@ -18,6 +18,7 @@ from bslite.plan.cpu.split import (
     Places,
     Sum,
     in_lines,
+    on_tiles,
     recurs,
     split_conv,
     stored,
@@ -39,6 +40,8 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     dots = on_dots(b, node.params["weight"] if weight is None else None, c, k)
     if dots:
         rows, c = rounded(b, layer, rows, 1), cells(c)
+    direct = None if weight is not None or dots else _direct(b, layer, rows, k)
+    read = rows if direct is None else direct
     y = b.write(layer.name, inner=-1)
     out = y.reshape((rows.shape[0], k))
     if out is None:  # a slice of a concat whose rows are not one run
@@ -56,11 +59,11 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     size, (from_x, to_y) = in_lines(
         b.machine.threads,
         Pixels(1, 1, 1, m),
-        [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (rows, out)],
+        [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (read, out)],
     )
     done = not (dots or _once_an_image(b, layer, 4 * k * c)) and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
-        None, lambda: bias_of(b, layer),
+        None, lambda: bias_of(b, layer), direct is not None,
     )  # fmt: skip
     if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
@@ -71,6 +74,16 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)
+
+
+def _direct(b: CpuBuilder, layer: Layer, rows: View, outputs: int) -> View | None:
+    """The rows as cells, where their makers store them so, and tiles can read them where they lie."""
+    terms, key = rows.shape[1], layer.node.params["weight"]
+    if not b.machine.tile_cycles or PARTS[b.machine.tile_products] > 1 or terms % TERMS:
+        return None
+    if not on_tiles(b, Sum(PIXEL, terms), outputs, None, key):
+        return None
+    return rounded_by_makers(b, layer, rows, 1)
 
 
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:

@@ -1,0 +1,206 @@
+"""Results that tiles of bfloat16 store as cells, and tiles read where they lie: the bits of layers apart."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from support.graphs import Graph
+from support.kernel_checks import MANY
+from support.noise import noise
+from support.tiles import tiles
+
+import bslite
+from bslite.engines.cpu.engine import prepare
+from bslite.plan import Plan
+from bslite.plan.cpu.tuning import Tuning
+from bslite.spec import ModelSpec
+
+pytestmark = pytest.mark.usefixtures("tiles")
+__all__ = ["tiles"]
+WORD = bslite.Precision.BFLOAT16
+ONLY, TOO = "stores its results rounded to bfloat16", "stores its results rounded to bfloat16, too"
+DIRECT = "reads them rounded"
+Made = tuple[Any, dict[str, str]]
+CASES: dict[str, Callable[[Graph, str], Made]] = {}
+
+
+def steps_of(plan: Plan[Any]) -> list[Any]:
+    """Steps, those of stacks included."""
+    return [x for s in plan.steps for x in (s, *(y for p in s.plans for y in steps_of(p)))]
+
+
+def said(spec: ModelSpec, x: Any, layerwise: bool = False) -> dict[str, str]:
+    """What is said of the layers that store or read cells."""
+    plan = prepare(spec, [x], 1, layerwise, tuning=Tuning(precision=WORD)).plan
+    return {s.layers[0]: s.record.beside for s in steps_of(plan) if "rounded" in s.record.beside}
+
+
+def case(name: str) -> Callable[[Any], Any]:
+    def note(make: Any) -> Any:
+        CASES[name] = make
+        return make
+
+    return note
+
+
+def conv(
+    g: Graph, name: str, x: str, depth: int, channels: int, size: int = 1, groups: int = 1, **how: Any
+) -> str:
+    weight = noise(channels, depth // groups, size, size, seed=len(g.params)) / (size * size * depth) ** 0.5
+    padding = how.pop("padding", size // 2)
+    return g(
+        "conv2d", name, x, weight=weight, bias=noise(channels), padding=padding, groups=groups, **how
+    )  # fmt: skip
+
+
+@case("filters of one pixel")
+def _pixels(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 96), 96, 70), {"a": ONLY, "b": DIRECT}
+
+
+@case("zeros around")
+def _zeros(g: Graph, x: str) -> Made:
+    return conv(g, "b", g("relu", "act", conv(g, "a", x, 32, 64)), 64, 40, 3), {"a": ONLY, "b": DIRECT}
+
+
+@case("windows that lie inside")
+def _inside(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 64, 3), 64, 33, 3, padding=0), {"a": ONLY, "b": DIRECT}
+
+
+@case("more zeros on one side, and dilated")
+def _dilated(g: Graph, x: str) -> Made:
+    made = conv(g, "a", x, 32, 32, 3)
+    return conv(g, "b", made, 32, 32, 3, dilation=2, padding=(3, 0, 1, 4)), {"a": ONLY, "b": DIRECT}
+
+
+@case("a stride")
+def _stride(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 64), 64, 32, 3, stride=2), {}
+
+
+@case("part of a block of terms")
+def _part(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 48), 48, 32, 3), {}
+
+
+@case("a residual")
+def _residual(g: Graph, x: str) -> Made:
+    first = conv(g, "a", x, 32, 64)
+    made = g("add", "sum", conv(g, "b", first, 64, 64, 3), first)
+    return conv(g, "c", made, 64, 32), {"a": TOO, "b": f"{DIRECT}; {ONLY}", "c": DIRECT}
+
+
+@case("an output of the model")
+def _output(g: Graph, x: str) -> Made:
+    first = conv(g, "a", x, 32, 32)
+    return (first, conv(g, "b", first, 32, 32, 3)), {"a": TOO, "b": DIRECT}
+
+
+@case("readers with other zeros")
+def _readers(g: Graph, x: str) -> Made:
+    first = conv(g, "a", x, 32, 32)
+    made = g("mul", "product", conv(g, "b", first, 32, 32, 3), conv(g, "c", first, 32, 32, 5))
+    return made, {"a": TOO, "b": DIRECT}
+
+
+@case("an activation after the store")
+def _silu(g: Graph, x: str) -> Made:
+    return conv(g, "b", g("silu", "act", conv(g, "a", x, 32, 64, 3)), 64, 16), {"a": ONLY, "b": DIRECT}
+
+
+@case("an activation, and float32, too")
+def _silu_too(g: Graph, x: str) -> Made:
+    first = g("silu", "act", conv(g, "a", x, 32, 64, 3))
+    return g("add", "sum", conv(g, "b", first, 64, 64), first), {"a": TOO, "b": DIRECT}
+
+
+@case("a sum in parts, and an activation")
+def _parts(g: Graph, x: str) -> Made:
+    wide = conv(g, "wide", x, 32, 512)
+    made = g("silu", "act", conv(g, "a", wide, 512, 64, 3))
+    return conv(g, "b", made, 64, 16), {"wide": ONLY, "a": f"{DIRECT}; {ONLY}", "b": DIRECT}
+
+
+@case("depthwise between")
+def _depthwise(g: Graph, x: str) -> Made:
+    made = g("relu", "act", conv(g, "a", x, 32, 96))
+    made = g("silu", "silu", conv(g, "d", made, 96, 96, 3, groups=96))
+    return conv(g, "b", made, 96, 24), {"d": ONLY, "b": DIRECT}
+
+
+@case("groups")
+def _groups(g: Graph, x: str) -> Made:
+    made = conv(g, "b", conv(g, "a", x, 32, 128, groups=2), 128, 72, 3, groups=4)
+    return made, {"a": ONLY, "b": DIRECT}
+
+
+@case("parts of a concat")
+def _concat(g: Graph, x: str) -> Made:
+    parts = [conv(g, name, x, 32, c, size) for name, c, size in (("a1", 32, 1), ("a2", 64, 3), ("a3", 32, 1))]
+    joined = g("concat", "joined", *parts, axis=1)
+    return conv(g, "b", joined, 128, 16, 3), {"a1": ONLY, "a2": ONLY, "a3": ONLY, "b": DIRECT}
+
+
+@case("a part of a value")
+def _slice(g: Graph, x: str) -> Made:
+    part = g("slice", "part", conv(g, "a", x, 32, 96), axis=1, start=32, stop=64)
+    return conv(g, "b", part, 32, 16), {}
+
+
+def bits(made: Any) -> list[bytes]:
+    return [y.tobytes() for y in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def model(name: str) -> tuple[ModelSpec, dict[str, str]]:
+    g = Graph()
+    x = g("relu", "first", g.input("x", ("N", 32, "H", "W"), (2, 32, 9, 11)))
+    y, expected = CASES[name](g, x)
+    return g.build(*((y,) if isinstance(y, str) else y)), expected
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 32, 9, 11), (5, 32, 14, 14), (2, 32, 6, 17), (1, 32, 56, 30), (2, 32, 33, 7)]
+)
+@pytest.mark.parametrize("name", CASES)
+def test_convolutions(name: str, shape: tuple[int, ...]) -> None:
+    """In a plan of single layers each rounds what it reads."""
+    spec, expected = model(name)
+    x = noise(*shape)
+    assert not said(spec, x, layerwise=True)
+    apart = bits(bslite.run(spec, x, threads=1, layerwise=True, precision=WORD))
+    for threads in (1, 2, MANY):
+        assert bits(bslite.run(spec, x, threads=threads, precision=WORD)) == apart
+    for n in range(shape[0]):
+        alone = bslite.run(spec, x[n : n + 1], threads=2, precision=WORD)
+        whole = bslite.run(spec, x, threads=2, precision=WORD)
+        for one, many in zip(
+            *((y,) if isinstance(y, np.ndarray) else y for y in (alone, whole)), strict=True
+        ):
+            np.testing.assert_array_equal(one, many[n : n + 1])
+    if shape == (1, 32, 9, 11):
+        assert said(spec, x) == expected
+
+
+@pytest.mark.parametrize("planted", [np.inf, np.nan, 3.4e38])
+@pytest.mark.parametrize("name", ["zeros around", "filters of one pixel", "an activation after the store"])
+def test_results_that_are_not_finite(name: str, planted: float) -> None:
+    """The run is done again by float32, whichever step notices."""
+    spec, _ = model(name)
+    x = noise(1, 32, 9, 11)
+    x[0, 3, 4, 5] = planted
+    made = bslite.run(spec, x, threads=2, precision=WORD)
+    np.testing.assert_array_equal(made, bslite.run(spec, x, threads=2, precision="ieee"))
+
+
+@pytest.mark.parametrize("rows", [1, 7, 33, 100])
+def test_linear_layers(rows: int) -> None:
+    g = Graph()
+    x = g.input("x", ("N", "T", 64), (2, rows, 64))
+    y = g("gelu", "act", g("linear", "a", x, weight=noise(192, 64, seed=1), bias=noise(192)))
+    spec, given = g.build(g("linear", "b", y, weight=noise(70, 192, seed=2))), noise(3, rows, 64)
+    apart = bslite.run(spec, given, threads=1, layerwise=True, precision=WORD)
+    for threads in (1, 2, MANY):
+        np.testing.assert_array_equal(bslite.run(spec, given, threads=threads, precision=WORD), apart)
+    assert said(spec, given) == {"a": ONLY, "b": DIRECT}
