@@ -139,45 +139,23 @@ def _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen):
 
 
 @register_jitable
-def _store(s, sums, count, channels, c, place, r, bias, low, high, seen):
-    """Stores the results of ``count`` neighbouring outputs, as float32 at ``c`` or rounded at ``place`` or
-    both. Returns ``seen`` with the larger magnitudes that are rounded.
+def _store_rounded(s, sums, count, channels, c, place, r, bias, low, high):
+    """Stores the results of ``count`` neighbouring outputs, rounded at ``place``, and as float32 at ``c``
+    unless they are stored as cells alone. The activation comes in between.
     """
-    activation, only = s.activation, s.cells_only
+    activation, only, seen = s.activation, s.cells_only, splat(f(0.0))
     if only and not activation:
-        return _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen)
-    col = ROW if only else s.y_col
-    if only:
-        c = sums
-    _finish(s, sums, count, channels, c, col, r, bias, low, high)
-    if activation:
-        call_activation(activation, c, count, col, channels, s.act_a_cell)
-    if s.has_cells:
+        seen = _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen)
+    else:
+        col = ROW if only else s.y_col
+        if only:
+            c = sums
+        _finish(s, sums, count, channels, c, col, r, bias, low, high)
+        if activation:
+            call_activation(activation, c, count, col, channels, s.act_a_cell)
         seen = round_pixels(c, count, col, channels, place, s.cells_col, seen)
-    return seen
-
-
-@register_jitable
-def _store_lines(s, sums, rows, channels, line, col, y, cells, residual, bias, low, high, seen):
-    """`_store` for ``rows`` outputs from pixel ``col`` of a line on, some of which are between lines and
-    nobody's. Returns where the next ones are, and ``seen``.
-    """
-    pixels, pitch = s.pixels, s.pitch
-    row = 0
-    while row < rows:
-        width = min(rows - row, pixels - col)
-        if width > 0:
-            c = y + line * s.y_line + col * s.y_col
-            r = residual + line * s.residual_line + col * s.residual_col
-            place = cells + line * s.cells_line + col * s.cells_col
-            seen = _store(s, sums + row * ROW, width, channels, c, place, r, bias, low, high, seen)
-        else:
-            width = min(rows - row, pitch - col)
-        row += width
-        col += width
-        if col == pitch:
-            line, col = line + 1, 0
-    return line, col, seen
+    if not_finite(seen):
+        raise_flag(s.flag, 0)
 
 
 @step_kernel(SplitConv)
@@ -200,16 +178,18 @@ def split_conv(step, bases, item, scratch):
     residual = s.residual + number * s.residual_image + plane * s.residual_plane
     residual += first_line * s.residual_line
     weights, biases = s.weights + number * s.weights_image, s.bias
-    steps, offsets, pixel = s.steps, s.offsets, s.pixel
+    y_line, y_col, r_line, r_col = s.y_line, s.y_col, s.residual_line, s.residual_col
+    has_cells, cells_line, cells_col = s.has_cells, s.cells_line, s.cells_col
+    steps, offsets, pixel, pitch, pixels = s.steps, s.offsets, s.pixel, s.pitch, s.pixels
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
     sweep, split_at, depth = s.sweep, s.split_at, s.depth
+    activation = 0 if has_cells else s.activation  # of results rounded behind it, block by block
     step_bytes = parts * 2 * TILE
     panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
-    outputs = (lines - 1) * s.pitch + s.pixels - short
-    seen = splat(f(0.0))
+    outputs = (lines - 1) * pitch + pixels - short
     configure(scratch + CONFIG)
     for panel in range(first_panel, last_panel):
         group, nth = panel // group_panels, panel % group_panels
@@ -244,13 +224,29 @@ def split_conv(step, bases, item, scratch):
                     _add(whole, sums, rows)
                 if end < steps:
                     continue
-                line, col, seen = _store_lines(
-                    s, whole, rows, here, line, col, y + channel_bytes, cells + channel_bytes // 2,
-                    residual + channel_bytes, bias, low, high, seen,
-                )  # fmt: skip
+                row = 0
+                while row < rows:
+                    width = min(rows - row, pixels - col)
+                    if width > 0:
+                        at, to = whole + row * ROW, y + line * y_line + col * y_col + channel_bytes
+                        r = residual + line * r_line + col * r_col + channel_bytes
+                        if has_cells:
+                            place = cells + line * cells_line + col * cells_col + channel_bytes // 2
+                            _store_rounded(s, at, width, here, to, place, r, bias, low, high)
+                        else:
+                            _finish(s, at, width, here, to, y_col, r, bias, low, high)
+                    else:  # between lines: nobody's outputs
+                        width = min(rows - row, pitch - col)
+                    row += width
+                    col += width
+                    if col == pitch:
+                        line, col = line + 1, 0
             done += count
             if done == end:
                 begin = end
+        if activation:
+            for line in range(lines):
+                count = pixels - short if line == lines - 1 else pixels
+                call_activation(activation, y + line * y_line + channel_bytes, count, y_col, here,
+                                s.act_a_cell)  # fmt: skip
     release()
-    if not_finite(seen):
-        raise_flag(s.flag, 0)
