@@ -129,3 +129,17 @@ def test_blocks_of_panels_are_priced_with_their_splits() -> None:
     plan = planned(g.build(g("conv2d", "layer", x, weight=noise(1024, 256, 1, 1))), (1, 256, 14, 14))
     (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
     assert record.bands * record.blocks <= 4
+
+
+@pytest.mark.parametrize(("threads", "tiles"), [(1, 13), (2, 7), (3, 5), (4, 4)])
+def test_lines_are_cut_so_that_threads_have_even_shares(threads: int, tiles: int) -> None:
+    """Of 196 pixels in lines of 32, one of two threads would have 128."""
+    g = Graph()
+    x = g.input("x", ("N", 256, 14, 14), (1, 256, 14, 14))
+    plan = planned(
+        g.build(g("conv2d", "layer", x, weight=noise(256, 256, 1, 1))), (1, 256, 14, 14), threads=threads
+    )
+    (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
+    largest = -(-record.lines // threads) * record.pixels
+    assert -(-min(196, largest) // 16) == tiles
+    assert record.lines * record.pixels - record.short == 196
