@@ -48,7 +48,8 @@ def test_buffers_that_exist_together_lie_apart(threads: int) -> None:
     plan = planned(threads)
     spans = lifetimes(plan)
     for a, (first, last) in spans.items():
-        assert 0 <= plan.places[a] and plan.places[a] + plan.buffers[a].size <= plan.arena_size
+        assert plan.places[a] >= 0
+        assert plan.places[a] + plan.buffers[a].size <= plan.arena_size
         for b, (other_first, other_last) in spans.items():
             if a < b and first <= other_last and other_first <= last:
                 low, high = sorted((a, b), key=lambda n: plan.places[n])

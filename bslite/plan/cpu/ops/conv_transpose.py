@@ -18,7 +18,8 @@ from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Window, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.halos import layer_halo
-from bslite.plan.cpu.ops.conv import convolve, read_for
+from bslite.plan.cpu.ops.conv import convolve
+from bslite.plan.cpu.ops.conv_input import read_for
 from bslite.plan.cpu.packing import with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder

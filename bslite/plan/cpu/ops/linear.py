@@ -8,21 +8,10 @@ from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
+from bslite.plan.cpu.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
-from bslite.plan.cpu.split import (
-    LARGE,
-    PIXEL,
-    Near,
-    Pixels,
-    Places,
-    Sum,
-    in_lines,
-    on_tiles,
-    recurs,
-    split_conv,
-    stored,
-)
+from bslite.plan.cpu.split import LARGE, PIXEL, Sum, on_tiles, recurs, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked

@@ -1,0 +1,178 @@
+"""How a convolution reads its input: as float32, as cells of bfloat16, or a row of a window as one pixel."""
+
+import math
+
+from bslite.kernels.contracts.cpu.tiles import PARTS, TERMS
+from bslite.machine import Machine
+from bslite.passes import Layer
+from bslite.plan.core.views import View
+from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params
+from bslite.plan.cpu.halos import is_column
+from bslite.plan.cpu.ops.depthwise import in_registers
+from bslite.plan.cpu.reduction import LONGEST
+from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
+from bslite.plan.cpu.split import Sum, on_tiles, recurs
+from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.cpu.tiling import across_rows
+from bslite.plan.shared.conv import Filters
+
+FEW = TERMS  # channels of an image, of which a whole row of a window may be one pixel
+ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
+
+
+def read_for(
+    b: CpuBuilder,
+    layer: Layer,
+    filters: Filters,
+    halo: Halo,
+    window: Window | None = None,
+    clipped: bool = False,
+) -> tuple[View, Filters]:
+    """The input of a convolution with ``halo`` zeros around it, and its filters: both as cells of bfloat16
+    where that is faster. ``window``: of one whose cells tiles may read, too.
+    """
+    name = layer.node.inputs[0]
+    key = layer.node.params["weight"] if filters.weight is None else None
+    attrs, taps = layer.node.attrs, shapes_of_params(b.spec, layer.node, b.shapes)["weight"][2:]
+    reads = math.prod(taps) / math.prod(attrs["stride"])
+    if on_dots(b, key, filters.group_depth, filters.group_channels, filters.groups, reads):
+        depth = cells(filters.group_depth)
+        x = rounded(b, layer, b.read(name, exact=True), 1, halo)
+        return x, filters._replace(group_depth=depth, dots=True)
+    filters = filters._replace(in_registers=in_registers(b.machine, layer, filters, math.prod(taps)))
+    made = None if window is None else _direct(b, layer, filters, window, clipped)
+    if made is not None:
+        return made, filters._replace(direct=True)
+    x = b.read(name, halo=halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
+    return x, filters
+
+
+def _direct(b: CpuBuilder, layer: Layer, filters: Filters, window: Window, clipped: bool) -> View | None:
+    """The input as cells with all zeros around it, where its makers store it so, and tiles can read it where
+    it lies: one part of whole blocks of terms, by windows that are neighbours.
+    """
+    _, rows, cols = window
+    whole = filters.group_depth % TERMS == 0 and PARTS[b.machine.tile_products] == 1
+    if not b.machine.tile_cycles or not whole or filters.weight is not None or filters.in_registers:
+        return None
+    if window.empty or window.by_planes or rows.stride * cols.stride > 1 or is_column(layer, b.crop):
+        return None
+    if window.taps == 1 and (clipped or any(layer.node.attrs.get("padding", ()))):
+        return None  # see `conv._on_tiles`
+    of, key = Sum(window, filters.group_depth, filters.groups), layer.node.params["weight"]
+    if goes_across(b.machine, filters, window.taps) or not on_tiles(
+        b, of, filters.groups * filters.group_channels, image_of(b, layer, window), key
+    ):
+        return None
+    reach_rows, reach_cols = of.reach
+    below = rows.start + rows.made - 1 + reach_rows - rows.have
+    right = cols.start + cols.made - 1 + reach_cols - cols.have
+    halo = max(0, -rows.start), max(0, -cols.start), max(0, below), max(0, right)
+    x = b.values[layer.node.inputs[0]]
+    return rounded_by_makers(b, layer, x, 1, halo) if x.strides[1] == 1 else None
+
+
+def by_rows(
+    b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
+) -> tuple[View, Filters, Window] | None:
+    """Input, filters and windows of an image with few channels, a whole row of a window as one pixel: where
+    products of bfloat16 are faster so.
+    """
+    together = layer.node.declaration.plain == "conv2d" and filters.groups == window.cols.dilation == 1
+    if not together or filters.weight is not None or window.empty:
+        return None
+    return _rows_on_tiles(b, layer, filters, window, halo) or _rows_of_cells(b, layer, filters, window, halo)
+
+
+def _rows_on_tiles(
+    b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
+) -> tuple[View, Filters, Window] | None:
+    """`by_rows` for tiles of bfloat16, where fewer blocks of terms have zeros in them. Not of one row: of
+    windows of one pixel tiles would not compute a band at the edge of an image.
+    """
+    cols, depth = window.cols, filters.group_depth
+    if depth >= FEW or cols.taps == 1 or window.rows.taps == 1:
+        return None
+    one = window._replace(cols=_each(cols))
+    of, key = Sum(one, cols.taps * depth), layer.node.params["weight"]
+    if of.steps >= window.taps or not on_tiles(b, of, filters.group_channels, image_of(b, layer, one), key):
+        return None
+    x = _close(b, layer, halo, depth, 1)
+    n, _, height, _ = x.shape
+    image, _, line, _ = x.strides
+    shape, strides = (n, of.depth, height, cols.made), (image, 1, line, cols.stride * depth)
+    lines = View(x.buffer, x.offset + cols.start * depth, shape, strides)
+    return lines, filters._replace(group_depth=of.depth, recipe="row_"), one
+
+
+def _rows_of_cells(
+    b: CpuBuilder, layer: Layer, filters: Filters, window: Window, halo: Halo
+) -> tuple[View, Filters, Window] | None:
+    """`by_rows` for dot products, of an odd number of channels: where windows begin at even numbers of a
+    line.
+
+    A cell of two pixels is no matter: the number beside the last one of a row has a weight of zero.
+    """
+    _, rows, cols = window
+    depth, channels = filters.group_depth, filters.group_channels
+    if depth % 2 == 0 or cols.stride % 2:
+        return None
+    group, reads = cells(cols.taps * depth), window.taps / (rows.stride * cols.stride)
+    if not on_dots(b, layer.node.params["weight"], 2 * group, channels, reads=reads):
+        return None
+    x = _close(b, layer, halo, depth, 2, cols.start)
+    n, _, height, width = x.shape
+    _, left, _, right = x.halo
+    image, _, line, col = x.strides
+    whole = (left + width + right) * depth
+    lines = View(x.buffer, x.offset - left * col, (n, whole, height, 1), (image, 1, line, whole))
+    made = rounded(b, layer, lines, 1)
+    image, _, line, _ = made.strides
+    at = made.offset + (left + cols.start) * depth // 2
+    x = View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))
+    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window._replace(cols=_each(cols))
+
+
+def _close(b: CpuBuilder, layer: Layer, halo: Halo, depth: int, unit: int, start: int = 0) -> View:
+    """The input with ``halo`` zeros around it and nothing between pixels; the pixel ``start`` is a multiple
+    of ``unit`` pixels away from the beginning of a line.
+    """
+    x = b.read(layer.node.inputs[0], halo=halo, exact=True)
+    if x.strides[3] != depth or (x.halo[1] + start) % unit:
+        x, given = b.fresh(x.shape, 1, halo), x
+        b.copy(given, x)
+    return x
+
+
+def _each(axis: Axis) -> Axis:
+    """Windows of one element, as many."""
+    return Axis(1, 1, 1, 0, axis.made, axis.made)
+
+
+def image_of(b: CpuBuilder, layer: Layer, window: Window) -> tuple[int, int] | None:
+    """The outputs of a whole image, and of its lines, by which it is decided whether tiles compute a layer.
+
+    None for windows of one pixel, because a step of a sequence must have the bits that it has in the whole:
+    unless it is the only one of an image, as behind an average, of a model whose steps are never run alone.
+    """
+    made = b.crop.whole[layer.name][2:]
+    if window.taps == 1 and (len(made) == 1 or math.prod(made) > 1 or recurs(b.spec)):
+        return None
+    line = made[-1] if made[-1] > 1 else math.prod(made)  # a column is a line
+    deep, rows, cols = window
+    return max(1, math.prod(made) // (deep.step * rows.step * cols.step)), max(1, line // cols.step)
+
+
+def goes_across(machine: Machine, filters: Filters, taps: int) -> bool:
+    """Whether lanes run along the sums of a convolution of so few outputs that these would leave most of the
+    lanes of a panel empty. The size of the filters alone says so.
+
+    A register of terms then takes a multiply-add and some loads for each output; adding up its lanes takes
+    some operations for each result.
+    """
+    outputs, depth = filters.group_channels, filters.group_depth
+    if filters.groups > 1 or filters.dots or filters.recipe:
+        return False
+    blocks = taps * -(-depth // machine.lanes)
+    worth = 0 < blocks <= LONGEST and outputs * (1.3 * blocks + ADD_UP) <= 0.7 * taps * depth
+    return worth and across_rows(machine, outputs) > 0
