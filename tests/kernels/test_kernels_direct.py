@@ -149,8 +149,40 @@ def _slice(g: Graph, x: str) -> Made:
     return conv(g, "b", part, 32, 16), {}
 
 
+@case("rows and columns exchanged")
+def _turned(g: Graph, x: str) -> Made:
+    turned = g("permute", "turned", conv(g, "a", x, 32, 64), order=[0, 1, 3, 2])
+    return conv(g, "b", turned, 64, 40), {}
+
+
+@case("a pixel's zeros around")
+def _padded_pixel(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 64), 64, 40, padding=1), {}
+
+
+@case("groups of an odd number of channels")
+def _odd_groups(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 32 * 33, groups=32), 32 * 33, 8), {}
+
+
 def bits(made: Any) -> list[bytes]:
     return [y.tobytes() for y in (made if isinstance(made, (list, tuple)) else [made])]
+
+
+def reach_of(plan: Plan[Any]) -> list[tuple[int, int]]:
+    """Bytes from the beginning of their buffers that tiles reach in cells that they read, and its size."""
+    found = [reach for s in plan.steps for p in s.plans for reach in reach_of(p)]
+    for s in plan.steps:
+        r = s.record
+        if not getattr(r, "direct", 0):
+            continue
+        offsets = dict(plan.consts[r.offsets.buffer].args)["values"]
+        outputs = (r.lines - 1) * r.pitch + r.pixels - r.short
+        first = 4 * r.x.at + (r.images // r.planes - 1) * r.x_image + (r.planes - 1) * r.x_plane
+        last = first + (outputs - 1 + 15) * r.pixel + max(offsets)
+        end = last + (r.groups - 1) * r.depth * 2 + 64
+        found.append((end, 4 * plan.buffers[r.x.buffer].size))
+    return found
 
 
 def model(name: str) -> tuple[ModelSpec, dict[str, str]]:
@@ -179,6 +211,8 @@ def test_convolutions(name: str, shape: tuple[int, ...]) -> None:
             *((y,) if isinstance(y, np.ndarray) else y for y in (alone, whole)), strict=True
         ):
             np.testing.assert_array_equal(one, many[n : n + 1])
+    reached = reach_of(prepare(spec, [x], 2, False, tuning=Tuning(precision=WORD)).plan)
+    assert all(end <= size for end, size in reached)
     if shape == (1, 32, 9, 11):
         assert said(spec, x) == expected
 
@@ -204,3 +238,32 @@ def test_linear_layers(rows: int) -> None:
     for threads in (1, 2, MANY):
         np.testing.assert_array_equal(bslite.run(spec, given, threads=threads, precision=WORD), apart)
     assert said(spec, given) == {"a": ONLY, "b": DIRECT}
+
+
+@pytest.mark.parametrize("act", ["", "relu", "silu"])
+@pytest.mark.parametrize("twice", [False, True], ids=["cells", "cells and float32"])
+def test_finite_results_that_round_to_infinity(act: str, twice: bool) -> None:
+    """The step that rounds them notices, and the run is done again by float32."""
+    g = Graph()
+    x = g.input("x", ("N", 32, "H", "W"), (1, 32, 9, 11))
+    bias = noise(64)
+    bias[5] = 3.397e38
+    y = first = g("conv2d", "a", x, weight=noise(64, 32, 1, 1) / 6, bias=bias)
+    if act:
+        y = first = g(act, "act", first)
+    y = conv(g, "b", y, 64, 64)
+    spec = g.build(g("mul", "product", y, first) if twice else y)
+    given = noise(1, 32, 9, 11)
+    made = bslite.run(spec, given, threads=2, precision=WORD)
+    np.testing.assert_array_equal(made, bslite.run(spec, given, threads=2, precision="ieee"))
+
+
+def test_axes_without_a_distance() -> None:
+    """A reshape gives axes of one element any stride, 0 among them."""
+    g = Graph()
+    x = g("relu", "first", g.input("x", ("N", 32, 6, 7), (2, 32, 6, 7)))
+    y = g("reshape", "volume", conv(g, "a", x, 32, 64), shape=(-1, 64, 6, 7, 1))
+    spec = g.build(g("conv3d", "b", y, weight=noise(24, 64, 1, 1, 1) / 8))
+    given = noise(2, 32, 6, 7)
+    apart = bslite.run(spec, given, threads=1, layerwise=True, precision=WORD)
+    np.testing.assert_array_equal(bslite.run(spec, given, threads=2, precision=WORD), apart)

@@ -1,10 +1,13 @@
 """One arena per plan: buffers placed by lifetime, and the order of steps that placement and data allow."""
 
+import bisect
 from typing import NamedTuple
 
 from bslite.plan.core.plan import Access, AnyPlan
 
 ALIGN = 16  # elements: a cache line
+GROWN = 1.15  # times the memory that is not worth it
+NEAR = 8  # buffers before and after one that are looked at
 
 
 def lifetimes(plan: AnyPlan) -> dict[str, tuple[int, int]]:
@@ -36,10 +39,22 @@ def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN, shares:
 
     The largest buffer is placed first, and each at the lowest multiple of ``align`` elements that is free
     during its lifetime: or elsewhere below the end of the others, where the ``shares`` of threads then have
-    more of what they had of the buffers that are there before and after.
+    more of what they had of the buffers that are there before and after. If that takes `GROWN` times the
+    memory, each is placed lowest.
     """
-    spans = lifetimes(plan)
+    plan.places, plan.arena_size = _places(plan, reuse, align, 1)
+    if shares > 1 and reuse:
+        places, size = _places(plan, reuse, align, shares)
+        if size <= GROWN * plan.arena_size:
+            plan.places, plan.arena_size = places, size
+
+
+def _places(plan: AnyPlan, reuse: bool, align: int, shares: int) -> tuple[dict[str, int], int]:
+    """Where each buffer begins, and where the last one ends."""
+    spans, places = lifetimes(plan), dict[str, int]()
     placed: list[Placed] = []
+    by_first: list[tuple[int, int]] = []  # steps, and numbers of those placed
+    by_last: list[tuple[int, int]] = []
     end = 0
     for name in sorted(spans, key=lambda n: (-plan.buffers[n].size, n)):
         size = -(-plan.buffers[name].size // align) * align + align  # kernels may over-read by one vector
@@ -51,20 +66,26 @@ def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN, shares:
                 break
             start = max(start, other.stop)
         end = max(end, start + size)
-        if shares > 1 and reuse:
-            others = [p for p in placed if not p.meets(first, last)]
-            tried = {start, *(at for p in others for at in _beside(p, size, align))}
+        if shares > 1:
+            at = bisect.bisect(by_last, (first, 0))
+            before = [placed[by_last[i % len(placed)][1]] for i in range(at - 1, at - 1 - NEAR, -1) if placed]
+            at = bisect.bisect(by_first, (last + 1, 0))
+            after = [placed[by_first[i % len(placed)][1]] for i in range(at, at + NEAR) if placed]
+            others = [p for p in dict.fromkeys(before + after) if not p.meets(first, last)]
+            tried = {start, *(place for p in others for place in _beside(p, size, align))}
             free = [
-                at
-                for at in tried
-                if 0 <= at <= end - size and all(at + size <= p.start or p.stop <= at for p in rivals)
+                place
+                for place in tried
+                if 0 <= place <= end - size
+                and all(place + size <= p.start or p.stop <= place for p in rivals)
             ]
-            start = min(
-                free, key=lambda at: (_astray(at, size, first, last, others, len(plan.steps), shares), at)
-            )
+            steps = len(plan.steps)
+            start = min(free, key=lambda at: (_astray(at, size, first, last, others, steps, shares), at))
+        bisect.insort(by_first, (first, len(placed)))
+        bisect.insort(by_last, (last, len(placed)))
         placed.append(Placed(start, start + size, first, last))
-        plan.places[name] = start
-    plan.arena_size = end
+        places[name] = start
+    return places, end
 
 
 def _beside(other: Placed, size: int, align: int) -> list[int]:
@@ -77,7 +98,8 @@ def _astray(
     start: int, size: int, first: int, last: int, others: list[Placed], steps: int, shares: int
 ) -> int:
     """The elements of a buffer at ``start`` that a thread has, and another one just before, or just after.
-    ``others``: the buffers that do not exist together with it. A run begins where the one before ended.
+    ``others``: buffers near in time that do not exist together with it. A run begins where the one before
+    ended.
     """
     over = [p for p in others if p.start < start + size and start < p.stop]
     if not over:

@@ -232,13 +232,15 @@ def _in_scratch(of: Sum, parts: int, band_lines: int, wide: int) -> Parts:
 
 
 def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near) -> Parts:
-    """Cells in memory, whose pixels and lines are evenly spaced. Tiles may read 32 pixels behind the last."""
+    """Cells in memory, whose pixels and lines are evenly spaced. A tile may begin with the last output, and
+    reads 16.
+    """
     rows, cols = of.window.rows, of.window.cols
     pitch = x.line // x.col if size.lines > 1 else size.pixels
     windows = product(range(rows.taps), range(cols.taps))
     places = [i * rows.dilation * near.row + j * cols.dilation * near.col for i, j in windows]
     last = (size.images - 1) * x.image + (size.planes - 1) * x.plane
-    last += ((size.lines - 1) * pitch + size.pixels + 2 * ROWS) * x.col
+    last += ((size.lines - 1) * pitch + size.pixels - size.short - 1 + ROWS - 1) * x.col
     end = x.start.at + last + max(places) + of.groups * of.blocks * LINE // 4
     buffer = b.buffers[x.view.buffer]
     b.buffers[buffer.name] = replace(buffer, size=max(buffer.size, end))

@@ -5,8 +5,8 @@ import math
 from bslite.kernels.contracts.cpu.tiles import PARTS, TERMS
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.core.views import View
-from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params, volume
 from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.ops.depthwise import in_registers
 from bslite.plan.cpu.reduction import LONGEST
@@ -69,7 +69,16 @@ def _direct(b: CpuBuilder, layer: Layer, filters: Filters, window: Window, clipp
     right = cols.start + cols.made - 1 + reach_cols - cols.have
     halo = max(0, -rows.start), max(0, -cols.start), max(0, below), max(0, right)
     x = b.values[layer.node.inputs[0]]
-    return rounded_by_makers(b, layer, x, 1, halo) if x.strides[1] == 1 else None
+    if x.strides[1] != 1 or (halo == NO_HALO and not _in_order(x)):
+        return None
+    return rounded_by_makers(b, layer, x, 1, halo)
+
+
+def _in_order(x: View) -> bool:
+    """Whether the lines of an image lie one after the other, whole pixels apart: not turned, no broadcast."""
+    *_, height, width = volume(x).shape
+    *_, line, col = volume(x).strides
+    return height == 1 or (col > 0 and line % col == 0 and line >= width * col)
 
 
 def by_rows(
