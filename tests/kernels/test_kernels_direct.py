@@ -5,35 +5,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cells import ONLY, TOO, WORD, bits, conv, planned, said
 from support.graphs import Graph
 from support.kernel_checks import MANY
 from support.noise import noise
 from support.tiles import tiles
 
 import bslite
-from bslite.engines.cpu.engine import prepare
 from bslite.plan import Plan
-from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("tiles")
 __all__ = ["tiles"]
-WORD = bslite.Precision.BFLOAT16
-ONLY, TOO = "stores its results rounded to bfloat16", "stores its results rounded to bfloat16, too"
 DIRECT = "reads them rounded"
 Made = tuple[Any, dict[str, str]]
 CASES: dict[str, Callable[[Graph, str], Made]] = {}
-
-
-def steps_of(plan: Plan[Any]) -> list[Any]:
-    """Steps, those of stacks included."""
-    return [x for s in plan.steps for x in (s, *(y for p in s.plans for y in steps_of(p)))]
-
-
-def said(spec: ModelSpec, x: Any, layerwise: bool = False) -> dict[str, str]:
-    """What is said of the layers that store or read cells."""
-    plan = prepare(spec, [x], 1, layerwise, tuning=Tuning(precision=WORD)).plan
-    return {s.layers[0]: s.record.beside for s in steps_of(plan) if "rounded" in s.record.beside}
 
 
 def case(name: str) -> Callable[[Any], Any]:
@@ -42,16 +28,6 @@ def case(name: str) -> Callable[[Any], Any]:
         return make
 
     return note
-
-
-def conv(
-    g: Graph, name: str, x: str, depth: int, channels: int, size: int = 1, groups: int = 1, **how: Any
-) -> str:
-    weight = noise(channels, depth // groups, size, size, seed=len(g.params)) / (size * size * depth) ** 0.5
-    padding = how.pop("padding", size // 2)
-    return g(
-        "conv2d", name, x, weight=weight, bias=noise(channels), padding=padding, groups=groups, **how
-    )  # fmt: skip
 
 
 @case("filters of one pixel")
@@ -160,13 +136,15 @@ def _padded_pixel(g: Graph, x: str) -> Made:
     return conv(g, "b", conv(g, "a", x, 32, 64), 64, 40, padding=1), {}
 
 
+@case("groups that end within a panel")
+def _uneven_groups(g: Graph, x: str) -> Made:
+    made = conv(g, "b", conv(g, "a", x, 32, 96, groups=2), 96, 72, 3, groups=3)
+    return made, {"a": ONLY, "b": DIRECT}
+
+
 @case("groups of an odd number of channels")
 def _odd_groups(g: Graph, x: str) -> Made:
     return conv(g, "b", conv(g, "a", x, 32, 32 * 33, groups=32), 32 * 33, 8), {}
-
-
-def bits(made: Any) -> list[bytes]:
-    return [y.tobytes() for y in (made if isinstance(made, (list, tuple)) else [made])]
 
 
 def reach_of(plan: Plan[Any]) -> list[tuple[int, int]]:
@@ -211,7 +189,7 @@ def test_convolutions(name: str, shape: tuple[int, ...]) -> None:
             *((y,) if isinstance(y, np.ndarray) else y for y in (alone, whole)), strict=True
         ):
             np.testing.assert_array_equal(one, many[n : n + 1])
-    reached = reach_of(prepare(spec, [x], 2, False, tuning=Tuning(precision=WORD)).plan)
+    reached = reach_of(planned(spec, x, threads=2))
     assert all(end <= size for end, size in reached)
     if shape == (1, 32, 9, 11):
         assert said(spec, x) == expected

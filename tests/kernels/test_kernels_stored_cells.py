@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cells import ONLY, TOO, WORD, bits, conv, said
 from support.dots import dots
 from support.graphs import Graph, network
 from support.kernel_checks import MANY
@@ -13,28 +14,12 @@ from support.noise import noise
 
 import bslite
 from bslite.engines.cpu.engine import prepare
-from bslite.plan import Plan
 from bslite.plan.cpu import stored_cells
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("dots")
 __all__ = ["dots"]
-WORD = bslite.Precision.BFLOAT16
-
-
-def steps_of(plan: Plan[Any]) -> list[Any]:
-    """Steps, those of stacks included."""
-    return [x for s in plan.steps for x in (s, *(y for p in s.plans for y in steps_of(p)))]
-
-
-def stored(spec: ModelSpec, x: Any, layerwise: bool = False) -> dict[str, str]:
-    """What is said of the layers that store cells."""
-    plan = prepare(spec, [x], 1, layerwise, tuning=Tuning(precision=WORD)).plan
-    return {s.layers[0]: s.record.beside for s in steps_of(plan) if "rounded" in s.record.beside}
-
-
-ONLY, TOO = "stores its results rounded to bfloat16", "stores its results rounded to bfloat16, too"
 CASES: dict[str, Callable[[Graph, str], tuple[Any, dict[str, str]]]] = {}
 
 
@@ -44,13 +29,6 @@ def case(name: str) -> Callable[[Any], Any]:
         return make
 
     return note
-
-
-def conv(
-    g: Graph, name: str, x: str, depth: int, channels: int, size: int = 1, groups: int = 1, **how: Any
-) -> str:
-    weight = noise(channels, depth // groups, size, size, seed=len(g.params)) / (size * size * depth) ** 0.5
-    return g("conv2d", name, x, weight=weight, bias=noise(channels), padding=size // 2, groups=groups, **how)
 
 
 @case("a filter of one pixel")
@@ -168,29 +146,25 @@ def _phases(g: Graph, x: str) -> tuple[str, dict[str, str]]:
     return conv(g, "b", made, 24, 16), {"a": ONLY}
 
 
-def bits(made: Any) -> list[bytes]:
-    return [y.tobytes() for y in (made if isinstance(made, (list, tuple)) else [made])]
-
-
 def model(name: str) -> tuple[ModelSpec, dict[str, str]]:
     g = Graph()
     x = g("relu", "first", g.input("x", ("N", 32, "H", "W"), (2, 32, 9, 11)))
-    y, said = CASES[name](g, x)
-    return g.build(*((y,) if isinstance(y, str) else y)), said
+    y, expected = CASES[name](g, x)
+    return g.build(*((y,) if isinstance(y, str) else y)), expected
 
 
 @pytest.mark.parametrize("shape", [(1, 32, 9, 11), (5, 32, 14, 14), (2, 32, 1, 17), (1, 32, 30, 1)])
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name: str, shape: tuple[int, ...]) -> None:
     """Beside a plan of single layers, each value is rounded by a step of its own."""
-    spec, said = model(name)
+    spec, expected = model(name)
     x = noise(*shape)
-    assert not stored(spec, x, layerwise=True)
+    assert not said(spec, x, layerwise=True)
     apart = bits(bslite.run(spec, x, threads=1, layerwise=True, precision=WORD))
     for threads in (1, 2, MANY):
         assert bits(bslite.run(spec, x, threads=threads, precision=WORD)) == apart
     if shape == (1, 32, 9, 11):
-        assert stored(spec, x) == said
+        assert said(spec, x) == expected
 
 
 def test_linear_layers() -> None:
@@ -198,7 +172,7 @@ def test_linear_layers() -> None:
     x = g.input("x", ("N", 7, 64), (2, 7, 64))
     y = g("gelu", "act", g("linear", "a", x, weight=noise(200, 64, seed=1)))
     spec, given = g.build(g("linear", "b", y, weight=noise(64, 200, seed=2))), noise(3, 7, 64)
-    assert stored(spec, given) == {"a": ONLY}
+    assert said(spec, given) == {"a": ONLY}
     apart = bslite.run(spec, given, threads=1, layerwise=True, precision=WORD)
     np.testing.assert_array_equal(bslite.run(spec, given, precision=WORD), apart)
 
@@ -222,7 +196,7 @@ def test_results_without_a_finite_bfloat16(name: str, planted: float) -> None:
 @pytest.mark.parametrize("batch", [1, 3])
 def test_networks(arch: str, batch: int) -> None:
     spec, x = network(arch, size=64), noise(batch, 3, 64, 64)
-    assert ONLY in stored(spec, x).values()
+    assert ONLY in said(spec, x).values()
     apart = bslite.run(spec, x, threads=1, layerwise=True, precision=WORD)
     np.testing.assert_array_equal(bslite.run(spec, x, precision=WORD), apart)
 
@@ -233,7 +207,7 @@ def test_volumes() -> None:
     weights = [noise(c, d, k, k, k, seed=k) / (d * k**3) ** 0.5 for c, d, k in ((32, 16, 3), (24, 32, 3))]
     y = g("conv3d", "a", x, weight=weights[0], padding=1)
     spec, given = g.build(g("conv3d", "b", y, weight=weights[1], padding=1)), noise(2, 16, 5, 6, 7)
-    assert stored(spec, given) == {"a": ONLY}
+    assert said(spec, given) == {"a": ONLY}
     apart = bslite.run(spec, given, threads=1, layerwise=True, precision=WORD)
     np.testing.assert_array_equal(bslite.run(spec, given, precision=WORD), apart)
 
@@ -241,9 +215,9 @@ def test_volumes() -> None:
 def test_results_that_would_fill_the_cache_until_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """They stay in memory, and are rounded beside that."""
     monkeypatch.setattr(stored_cells, "KEPT", 0.0)
-    spec, said = model("a sum in parts and an activation")
+    spec, expected = model("a sum in parts and an activation")
     x = noise(1, 32, 9, 11)
-    assert stored(spec, x) == said | {"a": TOO}
+    assert said(spec, x) == expected | {"a": TOO}
     apart = bslite.run(spec, x, threads=1, layerwise=True, precision=WORD)
     np.testing.assert_array_equal(bslite.run(spec, x, precision=WORD), apart)
 

@@ -1,6 +1,7 @@
 """One arena per plan: buffers placed by lifetime, and the order of steps that placement and data allow."""
 
 import bisect
+import operator
 from typing import NamedTuple
 
 from bslite.plan.core.plan import Access, AnyPlan
@@ -51,11 +52,9 @@ def place_buffers(plan: AnyPlan, reuse: bool = True, align: int = ALIGN, shares:
 
 def _places(plan: AnyPlan, reuse: bool, align: int, shares: int) -> tuple[dict[str, int], int]:
     """Where each buffer begins, and where the last one ends."""
-    spans, places = lifetimes(plan), dict[str, int]()
+    spans, places, end = lifetimes(plan), dict[str, int](), 0
     placed: list[Placed] = []
-    by_first: list[tuple[int, int]] = []  # steps, and numbers of those placed
-    by_last: list[tuple[int, int]] = []
-    end = 0
+    in_time = InTime([], [])
     for name in sorted(spans, key=lambda n: (-plan.buffers[n].size, n)):
         size = -(-plan.buffers[name].size // align) * align + align  # kernels may over-read by one vector
         first, last = spans[name]
@@ -67,11 +66,7 @@ def _places(plan: AnyPlan, reuse: bool, align: int, shares: int) -> tuple[dict[s
             start = max(start, other.stop)
         end = max(end, start + size)
         if shares > 1:
-            at = bisect.bisect(by_last, (first, 0))
-            before = [placed[by_last[i % len(placed)][1]] for i in range(at - 1, at - 1 - NEAR, -1) if placed]
-            at = bisect.bisect(by_first, (last + 1, 0))
-            after = [placed[by_first[i % len(placed)][1]] for i in range(at, at + NEAR) if placed]
-            others = [p for p in dict.fromkeys(before + after) if not p.meets(first, last)]
+            others = in_time.near(first, last)
             tried = {start, *(place for p in others for place in _beside(p, size, align))}
             free = [
                 place
@@ -81,11 +76,35 @@ def _places(plan: AnyPlan, reuse: bool, align: int, shares: int) -> tuple[dict[s
             ]
             steps = len(plan.steps)
             start = min(free, key=lambda at: (_astray(at, size, first, last, others, steps, shares), at))
-        bisect.insort(by_first, (first, len(placed)))
-        bisect.insort(by_last, (last, len(placed)))
         placed.append(Placed(start, start + size, first, last))
         places[name] = start
+        if shares > 1:
+            in_time.add(placed[-1])
     return places, end
+
+
+class InTime(NamedTuple):
+    """Placed buffers in the order of their first steps, and in that of their last ones."""
+
+    by_first: list[Placed]
+    by_last: list[Placed]
+
+    def add(self, new: Placed) -> None:
+        """Put a buffer in."""
+        bisect.insort(self.by_first, new, key=_first)
+        bisect.insort(self.by_last, new, key=_last)
+
+    def near(self, first: int, last: int) -> list[Placed]:
+        """The buffers just before and just after these steps, of the run before and after, too."""
+        count = len(self.by_first)
+        end = bisect.bisect_left(self.by_last, first, key=_last)
+        start = bisect.bisect_right(self.by_first, last, key=_first)
+        before = [self.by_last[(end - 1 - i) % count] for i in range(min(NEAR, count))]
+        after = [self.by_first[(start + i) % count] for i in range(min(NEAR, count))]
+        return [p for p in dict.fromkeys(before + after) if not p.meets(first, last)]
+
+
+_first, _last = operator.attrgetter("first"), operator.attrgetter("last")
 
 
 def _beside(other: Placed, size: int, align: int) -> list[int]:

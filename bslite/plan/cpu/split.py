@@ -294,6 +294,11 @@ def on_tiles(
     return is_faster(usual(b.machine), image, of, channels // of.groups)
 
 
+def in_one_part(machine: Machine, terms: int) -> bool:
+    """Whether layers on tiles take one part of numbers, of whole blocks of ``terms``: as cells have them."""
+    return machine.tile_cycles > 0 and PARTS[machine.tile_products] == 1 and terms % TERMS == 0
+
+
 def recurs(spec: ModelSpec) -> bool:
     """Whether a model has recurrent layers: its steps may be run one at a time, and must have the bits that
     they have in the whole sequence.

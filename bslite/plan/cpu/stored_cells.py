@@ -1,8 +1,9 @@
 """Results stored as cells of two bfloat16 by the steps that make them, for layers that read them so.
 
 A step of its own that rounds a value reads it from memory and writes half as much. Register tiles of
-convolutions and linear layers round their sums; where an activation comes after the store, a line is rounded
-while it is in L1. Where nobody reads the float32 results, they are not stored.
+convolutions and linear layers round their sums, layers on tiles each block of them; where an activation comes
+after the store, a line is rounded while it is in L1. Where nobody reads the float32 results, they are not
+stored.
 """
 
 from collections.abc import Collection

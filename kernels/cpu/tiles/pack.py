@@ -34,9 +34,8 @@ def _block_splitter(parts):
     """`split_block` into so many parts."""
     one = parts == 1
     store_parts = parts_store(parts, 2 * TILE, paired_ir if one else None)
-    near, far = (
-        (2, 1) if one else (1, PAIR)
-    )  # rows from a cell to the next, and from its one term to the other
+    # Rows from a cell to the next, and from its one term to the other.
+    near, far = (2, 1) if one else (1, PAIR)
 
     @register_jitable
     def split(x, x_row, x_col, rows, cols, y, seen):

@@ -2,7 +2,7 @@
 
 import math
 
-from bslite.kernels.contracts.cpu.tiles import PARTS, TERMS
+from bslite.kernels.contracts.cpu.tiles import TERMS
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import NO_HALO, View
@@ -11,7 +11,7 @@ from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.ops.depthwise import in_registers
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
-from bslite.plan.cpu.split import Sum, on_tiles, recurs
+from bslite.plan.cpu.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import across_rows
 from bslite.plan.shared.conv import Filters
@@ -52,8 +52,8 @@ def _direct(b: CpuBuilder, layer: Layer, filters: Filters, window: Window, clipp
     it lies: one part of whole blocks of terms, by windows that are neighbours.
     """
     _, rows, cols = window
-    whole = filters.group_depth % TERMS == 0 and PARTS[b.machine.tile_products] == 1
-    if not b.machine.tile_cycles or not whole or filters.weight is not None or filters.in_registers:
+    given = filters.weight is not None
+    if not in_one_part(b.machine, filters.group_depth) or given or filters.in_registers:
         return None
     if window.empty or window.by_planes or rows.stride * cols.stride > 1 or is_column(layer, b.crop):
         return None

@@ -1,6 +1,6 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
-from bslite.kernels.contracts.cpu.tiles import PARTS, TERMS
+from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -11,7 +11,7 @@ from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
-from bslite.plan.cpu.split import LARGE, PIXEL, Sum, on_tiles, recurs, split_conv, stored
+from bslite.plan.cpu.split import LARGE, PIXEL, Sum, in_one_part, on_tiles, recurs, split_conv, stored
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
@@ -68,9 +68,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
 def _direct(b: CpuBuilder, layer: Layer, rows: View, outputs: int) -> View | None:
     """The rows as cells, where their makers store them so, and tiles can read them where they lie."""
     terms, key = rows.shape[1], layer.node.params["weight"]
-    if not b.machine.tile_cycles or PARTS[b.machine.tile_products] > 1 or terms % TERMS:
-        return None
-    if not on_tiles(b, Sum(PIXEL, terms), outputs, None, key):
+    if not in_one_part(b.machine, terms) or not on_tiles(b, Sum(PIXEL, terms), outputs, None, key):
         return None
     return rounded_by_makers(b, layer, rows, 1)
 
