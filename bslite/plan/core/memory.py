@@ -68,12 +68,7 @@ def _places(plan: AnyPlan, reuse: bool, align: int, shares: int) -> tuple[dict[s
         if shares > 1:
             others = in_time.near(first, last)
             tried = {start, *(place for p in others for place in _beside(p, size, align))}
-            free = [
-                place
-                for place in tried
-                if 0 <= place <= end - size
-                and all(place + size <= p.start or p.stop <= place for p in rivals)
-            ]
+            free = [at for at in tried if all(at + size <= p.start or p.stop <= at for p in rivals)]
             steps = len(plan.steps)
             start = min(free, key=lambda at: (_astray(at, size, first, last, others, steps, shares), at))
         placed.append(Placed(start, start + size, first, last))
@@ -108,7 +103,7 @@ _first, _last = operator.attrgetter("first"), operator.attrgetter("last")
 
 
 def _beside(other: Placed, size: int, align: int) -> list[int]:
-    """Where a buffer of ``size`` elements has its beginning, middle or end at that of another one."""
+    """Where a buffer of ``size`` elements, within a larger one, has its beginning, middle or end."""
     middle = (other.start + other.stop - size) // 2
     return [other.start, -(-middle // align) * align, other.stop - size]
 
