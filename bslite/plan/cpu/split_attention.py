@@ -30,6 +30,16 @@ class Size(NamedTuple):
     features: int
 
 
+def statistics(share_rows: int, tile_rows: int) -> dict[str, int]:
+    """Numbers of what the softmax notes for rows, by the names of their places in `Heads`."""
+    return {"largest": share_rows, "totals": share_rows, "fades": tile_rows}
+
+
+def of_heads(places: dict[str, int]) -> dict[str, int]:
+    """Takes out of ``places`` those that `Heads` has."""
+    return {name: places.pop(name) for name in ("scores", *statistics(0, 0))}
+
+
 def on_tiles(b: CpuBuilder, size: Size) -> bool:
     """Whether products of tiles compute attention of this size; a sum of scores is not cut into parts."""
     return bool(b.machine.tile_cycles) and size.depth <= LONGEST and is_faster(usual(b.machine), size)
@@ -83,7 +93,8 @@ def split_record(
         "q_parts": high * q_pixel, "e_parts": high * e_pixel,
         "k_tiles": -(-block // PANEL) * of_depth * parts * 2 * TILE,
         "v_tiles": -(-size.features // PANEL) * of_block * parts * 2 * TILE,
-        "panel": 4 * PANEL * size.depth, "scores": high * score_row, "stats": 8 * share_rows,
+        "panel": 4 * PANEL * size.depth, "scores": high * score_row,
+        **{name: 4 * rows for name, rows in statistics(share_rows, tile_rows).items()},
     }  # fmt: skip
     places, at = dict[str, int](), HEAD
     for name, length in sizes.items():
@@ -91,7 +102,7 @@ def split_record(
         at += -(-length // LINE) * LINE
     shared = heads(
         block=block, tile_rows=tile_rows, share_rows=share_rows, shares=shares, score_row=score_row,
-        scores=places.pop("scores"), stats=places.pop("stats"),
+        **of_heads(places),
     )  # fmt: skip
     table = b.const("offsets", values=[n * parts * LINE for n in range(max(of_depth, of_block))])
     record = SplitAttention(

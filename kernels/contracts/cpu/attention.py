@@ -12,8 +12,9 @@ class Heads(Record):
     """``softmax(q @ k^T * scale + mask) @ v`` for matrices along three axes, the inner two ``n1`` and ``n2``.
 
     Items are matrices x ``shares`` of ``share_rows`` rows of q; the kernel computes the scores of
-    ``tile_rows`` rows and ``block`` keys together. ``scores`` and ``stats`` are the places in scratch memory
-    of scores (rows ``score_row`` apart) and of the rows' statistics.
+    ``tile_rows`` rows and ``block`` keys together. ``scores`` is the place in scratch memory of scores, rows
+    ``score_row`` apart; ``largest`` and ``totals`` those of the largest score and of the sum of exponentials
+    so far of each row of an item, ``fades`` that of a number for each row of a tile.
     """
 
     q: Operand
@@ -51,7 +52,9 @@ class Heads(Record):
     scale: float
     scores: int
     score_row: int
-    stats: int
+    largest: int
+    totals: int
+    fades: int
 
 
 class Panels(Record):

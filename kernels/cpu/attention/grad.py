@@ -84,7 +84,7 @@ def attention_grad(step, bases, item, scratch):
     q_row, k_row, v_row, grad_row, s_row = s.q_row, s.k_row, s.v_row, s.grad_row, s.score_row
     rows, keys, depth, features, block = s.rows, s.keys, s.depth, s.features, s.block
     causal, safe, scale, key_panel = s.causal, s.safe, s.scale, s.key_width * LANES
-    scores, slopes, stats = scratch + s.scores, scratch + s.slopes, scratch + s.stats
+    scores, slopes = scratch + s.scores, scratch + s.slopes
     q_rows, grad_rows, k_rows = scratch + s.q_rows, scratch + s.grad_rows, scratch + s.k_rows
     k_panels, v_panels, table = scratch + s.k_panels, scratch + s.v_panels, scratch + s.table
     k_sums, v_sums = scratch + s.k_sums, scratch + s.v_sums
@@ -126,10 +126,10 @@ def attention_grad(step, bases, item, scratch):
         column_products(s, scratch, behind, grad_row, features, v_panels, high, count, slopes)
         if s.dropped:
             drop_out(s, slopes, noise, high, row, 0, count)
-        no_keys(stats, high)
-        softmax_rows(s, scores, stats, mask, y, 0, high, row, 0, count)
+        no_keys(s, scratch, high)
+        softmax_rows(s, scratch, mask, y, 0, high, 0, row, 0, count)
         for r in range(high):
-            total = load_scalar(stats + 8 * r + 4)
+            total = load_scalar(scratch + s.totals + 4 * r)
             inverse = f(1.0) / total
             if safe and total == f(0.0):  # no key took part
                 inverse = f(0.0)

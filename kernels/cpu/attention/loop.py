@@ -73,9 +73,8 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
         block, tile_rows, causal = s.block, s.tile_rows, s.causal
         first = share * s.share_rows
         last = min(s.rows, first + s.share_rows)
-        made, stats = scratch + s.scores, scratch + s.stats
         begin(s, scratch)
-        no_keys(stats, last - first)
+        no_keys(s, scratch, last - first)
         key = 0
         while key < keys:
             count = min(block, keys - key)
@@ -103,20 +102,20 @@ def attention_by(read: Any, products: Products) -> Callable[..., None]:
                         packed = True
                     out = y + row * y_row
                     scores(s, scratch, tile, rows, count)
-                    softmax_rows(s, made, stats + 8 * (row - first), mask, out, y_row, rows, row, key, count)
+                    softmax_rows(s, scratch, mask, out, y_row, rows, row - first, row, key, count)
                     if s.dropped:
-                        drop_out(s, made, noise, rows, row, key, count)
+                        drop_out(s, scratch + s.scores, noise, rows, row, key, count)
                     values(s, scratch, rows, count, out, key)
                 row += rows
             key += count
         y += first * y_row
-        totals = f(0.0)
+        seen = f(0.0)
         for r in range(last - first):
-            total = load_scalar(stats + 8 * r + 4)
-            totals += total
+            total = load_scalar(scratch + s.totals + 4 * r)
+            seen += total
             if not (s.safe and total == f(0.0)):  # if no key took part: zeros if safe, else 0/0
                 times(y, features, f(1.0) / total)
             y += y_row
-        end(s, totals)
+        end(s, seen)
 
     return attention

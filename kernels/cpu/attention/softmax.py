@@ -1,4 +1,10 @@
-"""The softmax of scores as they come, block of keys by block of keys, rows of a tile at a time."""
+"""The softmax of scores as they come, block of keys by block of keys, rows of a tile at a time.
+
+Each pass takes all rows of a tile before the next pass begins. Steps along one row wait for each other (its
+largest score, the exponentials, their sum); those of different rows do not, and fill the processor meanwhile.
+
+A NaN among the scores is no largest one. Its exponential is NaN, and so are the row's sum and answer.
+"""
 
 import math
 
@@ -7,10 +13,10 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.attention import Mask
 from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.vector.across import hmax, hsum
+from bslite.kernels.cpu.vector.across import hmax_of_numbers, hsum
 from bslite.kernels.cpu.vector.lanes import blocked_where_zero
 from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_scalar, store_some
-from bslite.kernels.cpu.vector.simd import LANES, fma, splat, vmax_nan
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, select_lt, splat, vmax
 from bslite.kernels.cpu.vector.wide import first_of
 
 ADDED, ALLOWED = int(Mask.ADDED), int(Mask.ALLOWED)
@@ -38,7 +44,7 @@ def _scaled(scores, mask, count, seen, kind, scale):
     for c in range(0, whole, LANES):
         x = _masked(load(scores + 4 * c), scales, mask + 4 * c, LANES, kind)
         store(scores + 4 * c, x)
-        most = vmax_nan(x, most)
+        most = vmax(x, most)
     for c in range(whole, count, LANES):
         left = count - c
         x = _masked(load(scores + 4 * c), scales, mask + 4 * c, left, kind)
@@ -47,8 +53,8 @@ def _scaled(scores, mask, count, seen, kind, scale):
         if left < LANES:
             x = first_of(x, splat(LOWEST), left)
         store(scores + 4 * c, x)
-        most = vmax_nan(x, most)
-    return hmax(most)
+        most = vmax(x, most)
+    return hmax_of_numbers(most)
 
 
 @register_jitable
@@ -57,12 +63,12 @@ def _largest(scores, count):
     most = splat(LOWEST)
     whole = count // LANES * LANES
     for c in range(0, whole, LANES):
-        most = vmax_nan(load(scores + 4 * c), most)
+        most = vmax(load(scores + 4 * c), most)
     if whole < count:
         x = first_of(load(scores + 4 * whole), splat(LOWEST), count - whole)
         store(scores + 4 * whole, x)
-        most = vmax_nan(x, most)
-    return hmax(most)
+        most = vmax(x, most)
+    return hmax_of_numbers(most)
 
 
 @register_jitable
@@ -97,49 +103,65 @@ def drop_out(s, scores, noise, rows, row, key, count):
 
 
 @register_jitable
-def no_keys(stats, rows):
+def no_keys(s, scratch, rows):
     """The statistics of rows that no key has come to."""
-    for r in range(rows):
-        store_scalar(stats + 8 * r, LOWEST)
-        store_scalar(stats + 8 * r + 4, f(0.0))
+    for r in range(0, 4 * rows, BYTES):
+        store(scratch + s.largest + r, splat(LOWEST))
+        store(scratch + s.totals + r, splat(f(0.0)))
 
 
 @register_jitable
-def softmax_rows(s, scores, stats, mask, y, y_row, rows, row, key, count):
-    """Turns scores into exponentials, and updates the rows' statistics and the sums in y to match."""
+def _faded(largest, totals, fades, rows, rest):
+    """Updates statistics to the largest scores of a block, which ``fades`` holds; those become the factors of
+    sums so far. The base of exponentials is 2, their scale ``rest``.
+    """
+    for r in range(0, rows, LANES):
+        left = rows - r
+        before, here = load_some(largest + 4 * r, left), load_some(fades + 4 * r, left)
+        most = vmax(here, before)
+        fade = vecmath.exp2_negative((before - most) * splat(rest))
+        fade = select_lt(before, most, fade, splat(f(1.0)))  # not NaN where both are infinite
+        store_some(largest + 4 * r, most, left)
+        store_some(totals + 4 * r, load_some(totals + 4 * r, left) * fade, left)
+        store(fades + 4 * r, fade)
+
+
+@register_jitable
+def softmax_rows(s, scratch, mask, y, y_row, rows, first, row, key, count):
+    """Turns scores into exponentials, and updates the rows' statistics and the sums in y to match.
+
+    ``row`` is the place of the first row among all of its matrix, ``first`` that among statistics.
+    """
     kind, causal, scale, features = s.mask_kind, s.causal, s.scale, s.features
-    mask_row = s.mask_row
-    mask += 4 * key
+    s_row, mask_row, scores = s.score_row, s.mask_row, scratch + s.scores
+    fades, largest, totals = (
+        scratch + s.fades,
+        scratch + s.largest + 4 * first,
+        scratch + s.totals + 4 * first,
+    )
+    mask += row * mask_row + 4 * key
     rest = LOG2E  # of the scaling, in the exponent, which is one of 2
     # Without a mask, the largest score is also the largest one after scaling, which is left to the exponent.
-    plain = scale > f(0.0) and not causal and kind != ADDED and kind != ALLOWED
-    if plain:
+    if scale > f(0.0) and not causal and kind != ADDED and kind != ALLOWED:
         rest = scale * LOG2E
-    for r in range(rows):
-        if plain:
-            here = _largest(scores, count)
-        else:
+        for r in range(rows):
+            store_scalar(fades + 4 * r, _largest(scores + r * s_row, count))
+    else:
+        for r in range(rows):
             seen = count + LANES
             if causal:
                 seen = row + r + 1 - key
-            here = _scaled(scores, mask + (row + r) * mask_row, count, seen, kind, scale)
-        before = load_scalar(stats)
-        most = here
-        if before > here or before != before:
-            most = before
-        shift = most
-        if most == LOWEST:  # no key takes part so far
+            here = _scaled(scores + r * s_row, mask + r * mask_row, count, seen, kind, scale)
+            store_scalar(fades + 4 * r, here)
+    _faded(largest, totals, fades, rows, rest)
+    if key:
+        for r in range(rows):
+            fade = load_scalar(fades + 4 * r)
+            if fade != f(1.0):
+                times(y + r * y_row, features, fade)
+    for r in range(rows):
+        shift = load_scalar(largest + 4 * r)
+        if shift == LOWEST:  # no key takes part so far
             shift = f(0.0)
-        total = _exponentials(scores, count, rest, shift)
-        if key:
-            if most != before:
-                fade = f(2.0 ** ((np.float64(before) - np.float64(most)) * np.float64(rest)))
-                times(y, features, fade)
-                total += load_scalar(stats + 4) * fade
-            else:
-                total += load_scalar(stats + 4)
-        store_scalar(stats, most)
-        store_scalar(stats + 4, total)
-        scores += s.score_row
-        stats += 8
-        y += y_row
+        total = _exponentials(scores + r * s_row, count, rest, shift)
+        store_scalar(totals + 4 * r, load_scalar(totals + 4 * r) + total)

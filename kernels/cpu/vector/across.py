@@ -39,6 +39,12 @@ def hsum(builder, x):
 
 
 @primitive(f32, vec_t)
+def hmax_of_numbers(builder, x):
+    """Largest lane, if none is NaN."""
+    return pairwise(builder, x, lambda a, b: builder.select(builder.fcmp_ordered(">", a, b), a, b))
+
+
+@primitive(f32, vec_t)
 def hmax(builder, x):
     """Largest lane; NaN if any lane is NaN."""
 

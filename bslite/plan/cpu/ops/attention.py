@@ -16,7 +16,7 @@ from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.rounded import ROUND, cells
 from bslite.plan.cpu.sharing import item_count
-from bslite.plan.cpu.split_attention import Size, on_tiles, split_record
+from bslite.plan.cpu.split_attention import Size, of_heads, on_tiles, split_record, statistics
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, line_tiling, max_rows, sweep
 from bslite.plan.shared.attention import OUTER, Matrices, copied, lower, scale_of
@@ -124,7 +124,7 @@ def _record(
     cell_row, e_row = (lanes * (-(-n // lanes) + 1) for n in (terms, block))  # one more: as there
     parts = {
         "k_panels": registers * lanes * terms, "v_panels": block * value_registers * lanes,
-        "scores": tiles.tile_rows * score_row, "stats": 2 * tiles.share_rows,
+        "scores": tiles.tile_rows * score_row, **statistics(tiles.share_rows, tiles.tile_rows),
     }  # fmt: skip
     if flag:
         rows = tiles.tile_rows
@@ -132,18 +132,17 @@ def _record(
     places, at = places_of(parts, lanes)
     shared = heads(
         shares=tiles.shares, share_rows=tiles.share_rows, block=tiles.block, tile_rows=tiles.tile_rows,
-        scores=places["scores"], stats=places["stats"], score_row=4 * score_row,
+        score_row=4 * score_row, **of_heads(places),
     )  # fmt: skip
     panels = panels_of(machine, key_width, tail_keys, values, flag is not None)
     record = Attention(
-        shared, panels, k_panels=places["k_panels"], v_panels=places["v_panels"], minus_inf=-math.inf,
-        plus_inf=math.inf,
+        shared, panels, minus_inf=-math.inf, plus_inf=math.inf,
+        k_panels=places.pop("k_panels"), v_panels=places.pop("v_panels"),
     )  # fmt: skip
     if flag:
         record = RoundedAttention(
             **{field.name: getattr(record, field.name) for field in fields(record)}, flag=flag,
-            k_cells=places["k_cells"], q_cells=places["q_cells"], cell_row=4 * cell_row,
-            e_cells=places["e_cells"], e_row=4 * e_row,
+            cell_row=4 * cell_row, e_row=4 * e_row, **places,
         )  # fmt: skip
     return record, at
 

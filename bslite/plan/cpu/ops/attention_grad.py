@@ -11,7 +11,7 @@ from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.attention import LONGEST, heads_of, panels_of, places_of, row_mask
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.ops.reduce import add_parts
-from bslite.plan.cpu.split_attention import Size
+from bslite.plan.cpu.split_attention import Size, of_heads, statistics
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import line_tiling, max_rows
 from bslite.plan.shared.attention import Matrices, lower
@@ -56,7 +56,7 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     columns = -(-keys // lanes) * lanes
     score_row = (columns // lanes + 1 | 1) * lanes  # of an odd number of registers: rows share no set of L1
     parts = {
-        "scores": high * score_row, "slopes": high * score_row, "stats": 2 * high, "table": TABLE,
+        "scores": high * score_row, "slopes": high * score_row, "table": TABLE, **statistics(high, high),
         "k_panels": columns * depth, "v_panels": columns * features,
         "k_rows": keys * by_q.registers * lanes, "q_rows": high * by_q.registers * lanes,
         "grad_rows": high * by_v.registers * lanes,
@@ -65,7 +65,7 @@ def _step(b: CpuBuilder, layer: Layer, given: Matrices) -> None:
     places, scratch = places_of(parts, lanes)
     shared = heads_of(
         layer, given, Size(rows, keys, depth, features), shares=shares, share_rows=share_rows, block=block,
-        tile_rows=high, scores=places.pop("scores"), stats=places.pop("stats"), score_row=4 * score_row,
+        tile_rows=high, score_row=4 * score_row, **of_heads(places),
     )  # fmt: skip
     tail_keys = -(-keys // lanes) % weights.width or weights.width
     record = AttentionGrad(
