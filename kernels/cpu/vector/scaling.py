@@ -4,6 +4,7 @@ from llvmlite import ir
 
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t
+from bslite.kernels.cpu.vector.target import divides
 
 
 def pow2_ir(builder, n):
@@ -62,10 +63,10 @@ def add_exponent(builder, x, m):
 def quotient(builder, a, b):
     """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place; NaN gives NaN.
 
-    AVX-512 divides one register in 16 cycles. An approximate reciprocal r, 14 bits of it, gives a first
-    quotient; its remainder times r is added, so that the error of r enters squared.
+    Where the instruction takes longer (Intel's: 16 cycles for 16 lanes), an approximate reciprocal r, 14 bits
+    of it, gives a first quotient; its remainder times r is added, so that the error of r enters squared.
     """
-    if LANES != 16:
+    if divides():
         return builder.fdiv(a, b)
     flat = ir.Constant(ir.IntType(16), -1)
     r = call_llvm(builder, "llvm.x86.avx512.rcp14.ps.512", VEC, [b, b, flat])

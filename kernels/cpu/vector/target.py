@@ -41,6 +41,9 @@ define <8 x i32> @probe(<8 x i32> %a, <8 x i32> %b) {
 """
 #: The instruction that multiplies pairs of int16 and adds both products, by the lanes of a register.
 MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
+#: CPUs, by LLVM's names, that divide registers of 16 lanes in fewer cycles than an approximate reciprocal
+#: and its corrections take. Measured on these alone; Intel's take 16.
+DIVIDING = ("znver5",)
 #: Whether instructions are those of x86.
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: Linux: the call `arch_prctl`, its request for a permission, and the registers of AMX's tiles.
@@ -95,6 +98,12 @@ def picks_lanes() -> bool:
     if not X86 or lanes == 4:
         return False
     return lanes == 16 or "%ymm" in assembly_of(_INTEGERS, cpu, features)
+
+
+def divides() -> bool:
+    """Whether a quotient is to be the instruction's, and not made of an approximate reciprocal."""
+    lanes, _, cpu, _ = simd()
+    return lanes != 16 or cpu in DIVIDING
 
 
 @functools.cache
