@@ -18,6 +18,7 @@ from bslite.dropin.assumption import Assumption
 from bslite.dropin.capture import Capture
 from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
+from bslite.dropin.twin import Call, may_be_empty, unless_empty
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.builders import find
 from bslite.frontends.torch.checks import tensors as named_tensors
@@ -123,7 +124,7 @@ class Blueprint:
         """Write the function that runs the graph, with a call in place of each part that bslite runs; there
         is none where one part is all, if that may be called ``directly``.
 
-        It takes the models of these parts, the tensors `held`, then the inputs.
+        It takes a function for each of these parts, the tensors `held`, then the inputs.
         """
         source, parts, graph = self.capture.graph, self.in_bslite, torch.fx.Graph()
         given = [n for n in source.nodes if n.op == "placeholder" and n not in source.stored]
@@ -222,6 +223,12 @@ class Executable:
         for model in self.models:
             model.beside_torch = blueprint.direct is None  # in parts, with operations of torch's between them
         self._tensors = [blueprint.values_of(key, tensors) for key in blueprint.held]
+        self._calls: list[Call] = [
+            unless_empty(model, blueprint.capture.graph, part, lambda key: blueprint.values_of(key, tensors))
+            if may_be_empty(part)
+            else model
+            for model, part in zip(self.models, blueprint.in_bslite, strict=True)
+        ]
         self._holders = blueprint.capture.results.holders(module)
 
     def prepared(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor], Sequence[Any]], Any]:
@@ -241,7 +248,7 @@ class Executable:
         function = self.blueprint.function
         if self.blueprint.direct is None:
             assert function is not None
-            whole = functools.partial(function, *self.models, *self._tensors)
+            whole = functools.partial(function, *self._calls, *self._tensors)
             return lambda given: whole(*given)
         places, order = self.blueprint.direct
         call = self.models[0].prepared([tensors[i] for i in places])
@@ -255,9 +262,9 @@ class Executable:
         return direct
 
 
-def call_part(model: Model, *tensors: Tensor) -> list[Tensor]:
+def call_part(part: Call, *tensors: Tensor) -> list[Tensor]:
     """Run a part; the assembled function calls this."""
-    return model(tensors)
+    return part(tensors)
 
 
 def _needed(nodes: Sequence[Node], inside: Mapping[Node, Part], effects: Collection[Node]) -> set[Node]:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx.passes.utils.fuser_utils import fuse_as_graphmodule
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.model import Model
+from bslite.dropin.twin import twin
 
 Node = torch.fx.Node
 Tensor = torch.Tensor
@@ -23,44 +23,30 @@ MARGIN = 1.05  # by how much torch must be faster: a part that is as fast stays 
 def tune(
     blueprint: Blueprint, tensors: Mapping[str, Tensor], inputs: Sequence[Tensor], threads: int | None
 ) -> list[Model]:
-    """Measure every part on ``inputs`` and leave to torch the parts that torch runs faster.
+    """Measure every part on ``inputs`` and leave to torch the parts that torch runs faster. One that gets
+    values without elements is not measured.
 
     Returns the models of the others, so that nobody packs their weights again.
     """
     kept = []
     graph = blueprint.capture.graph
-    module = graph.program.graph_module
-    twins = [
-        fuse_as_graphmodule(module, _with_between(graph.nodes, p.nodes), "part") for p in blueprint.parts
-    ]
-    wanted = {n for _, read, _ in twins for n in read} | {n for p in blueprint.parts for n in p.inputs}
+    twins = [twin(graph, p) for p in blueprint.parts]
+    wanted = {n for _, read in twins for n in read} | {n for p in blueprint.parts for n in p.inputs}
     with torch.no_grad():
         values = run_graph(blueprint, tensors, inputs, wanted)
-        for part, (twin, read, _) in zip(blueprint.parts, twins, strict=True):
-            model = Model(blueprint.spec(part, tensors), threads)
+        for part, (module, read) in zip(blueprint.parts, twins, strict=True):
             ours = [values[n] for n in part.inputs]
+            if not all(x.numel() for x in ours):  # nothing to compute; other calls may have more
+                continue
+            model = Model(blueprint.spec(part, tensors), threads)
             theirs = [values[n] for n in read]
             run = _waited_for(lambda m=model, x=ours: m(x), inputs)  # type: ignore[misc]
-            peer = _waited_for(lambda t=twin, x=theirs: t(*x), inputs)  # type: ignore[misc]
+            peer = _waited_for(lambda t=module, x=theirs: t(*x), inputs)  # type: ignore[misc]
             part.seconds = compare(run, peer)
             part.in_bslite = part.seconds[0] <= MARGIN * part.seconds[1]
             if part.in_bslite:
                 kept.append(model)
     return kept
-
-
-def _with_between(order: Sequence[Node], nodes: Sequence[Node]) -> list[Node]:
-    """A part's nodes, and those that its values pass through on their way from one to another: memory of
-    which no element is used, say, is none of its operations.
-    """
-    inside, after, passed = set(nodes), set[Node](), set[Node]()
-    for n in order:
-        if n not in inside and any(i in inside or i in after for i in n.all_input_nodes):
-            after.add(n)
-    for n in reversed(order):
-        if n in after and any(u in inside or u in passed for u in n.users):
-            passed.add(n)
-    return [n for n in order if n in inside or n in passed]
 
 
 def _waited_for(function: Callable[[], Any], inputs: Sequence[Tensor]) -> Callable[[], Any]:
