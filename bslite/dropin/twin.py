@@ -39,7 +39,11 @@ def unless_empty(model: Call, graph: Graph, part: Part, value_of: Callable[[str]
 
     ``value_of``: the present parameter or buffer by the name that the export gave it.
     """
-    module, read = twin(graph, part, _sizes(graph, part))
+    sizes = _sizes(graph, part)
+    between = {*_with_between(graph.nodes, {*part.nodes, *sizes})} - {*part.nodes, *sizes}
+    if not between <= {*graph.hollow}:
+        return model  # operations of torch's, such as one in place, are not done twice
+    module, read = twin(graph, part, sizes)
     targets = {s.arg.name: s.target for s in graph.program.graph_signature.input_specs}
     stored = {n: value_of(targets[n.name]) for n in read if n in graph.stored}
     if not set(read) <= {*stored, *part.inputs}:

@@ -34,10 +34,8 @@ class Experts(nn.Module):
 def test_selections_of_nothing(order: tuple[str, ...], tune: bool) -> None:
     torch.manual_seed(0)
     net = Experts().eval()
-    exact, fast = (
-        copy.deepcopy(net).double(),
-        bslite.optimize(copy.deepcopy(net), tune=tune, fallback="silent"),
-    )
+    exact = copy.deepcopy(net).double()
+    fast = bslite.optimize(copy.deepcopy(net), tune=tune, fallback="silent")
     for name in (*order, order[0]):
         x, mask = torch.randn(3, 7, 16), MASKS[name]
         with torch.no_grad():
@@ -48,11 +46,8 @@ def test_selections_of_nothing(order: tuple[str, ...], tune: bool) -> None:
 
 def test_what_torch_computes_takes_the_present_weights() -> None:
     net = Experts().eval()
-    fast, x, mask = (
-        bslite.optimize(copy.deepcopy(net), tune=False, fallback="silent"),
-        torch.randn(3, 7, 16),
-        MASKS["none"],
-    )
+    fast = bslite.optimize(copy.deepcopy(net), tune=False, fallback="silent")
+    x, mask = torch.randn(3, 7, 16), MASKS["none"]
     with torch.no_grad():
         fast(x, mask)
         for layer in (net.norm, fast.norm):

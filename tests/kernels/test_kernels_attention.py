@@ -11,7 +11,7 @@ from support.noise import noise
 from bslite.plan.cpu.ops.attention import LONGEST
 from bslite.spec import Array
 
-ROWS, KEYS, DEPTH = (45, 3 * LONGEST + 21, 12)  # all with a rest in the last tile or block
+ROWS, KEYS, DEPTH = 45, 3 * LONGEST + 21, 12  # all with a rest in the last tile or block
 LOWEST = np.finfo(np.float32).min
 
 

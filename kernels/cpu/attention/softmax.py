@@ -134,11 +134,8 @@ def softmax_rows(s, scratch, mask, y, y_row, rows, first, row, key, count):
     """
     kind, causal, scale, features = s.mask_kind, s.causal, s.scale, s.features
     s_row, mask_row, scores = s.score_row, s.mask_row, scratch + s.scores
-    fades, largest, totals = (
-        scratch + s.fades,
-        scratch + s.largest + 4 * first,
-        scratch + s.totals + 4 * first,
-    )
+    fades = scratch + s.fades
+    largest, totals = scratch + s.largest + 4 * first, scratch + s.totals + 4 * first
     mask += row * mask_row + 4 * key
     rest = LOG2E  # of the scaling, in the exponent, which is one of 2
     # Without a mask, the largest score is also the largest one after scaling, which is left to the exponent.
