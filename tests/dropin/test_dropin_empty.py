@@ -55,3 +55,40 @@ def test_what_torch_computes_takes_the_present_weights() -> None:
         made, peer = fast(x, mask), net(x, mask)
     torch.testing.assert_close(made, peer)
     assert runner_of(fast).in_torch == {}
+
+
+class SplitExperts(nn.Module):
+    """Tokens sorted by their experts and split by how many each gets: sizes with a known sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(16, 3)
+        self.experts = nn.ModuleList(nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        rows = x.reshape(-1, 16)
+        gates, chosen = self.router(rows).max(dim=1)
+        sizes = nn.functional.one_hot(chosen, 3).sum(0).tolist()
+        order = chosen.argsort(stable=True)
+        pieces = rows[order].split(sizes, dim=0)
+        made = torch.cat([e(p) for e, p in zip(self.experts, pieces, strict=True)]) * gates[order][:, None]
+        return torch.zeros_like(rows).index_add(0, order, made).reshape(x.shape)
+
+
+@pytest.mark.parametrize("tune", [True, False])
+@pytest.mark.parametrize(
+    ("shapes", "zeros"), [([(2, 12), (3, 5), (1, 40)], False), ([(1, 1), (1, 2), (2, 9)], True)], ids=str
+)
+def test_sizes_of_values_that_make_a_sum(shapes: list[tuple[int, int]], zeros: bool, tune: bool) -> None:
+    """``zeros``: whether no sizes above zero make the sum, for some of the shapes."""
+    torch.manual_seed(0)
+    net = SplitExperts().eval()
+    exact = copy.deepcopy(net).double()
+    fast = bslite.optimize(copy.deepcopy(net), tune=tune, fallback="silent")
+    for shape in (*shapes, shapes[0]):
+        x = torch.randn(*shape, 16)
+        with torch.no_grad():
+            made, peer, truth = fast(x), net(x), exact(x.double())
+        assert_three_way(made.numpy(), peer.numpy(), truth.numpy())
+    assert runner_of(fast).in_torch == {}
+    assert ("some are zero" in str(bslite.report(fast))) == zeros

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import BsliteError, SpecError, UnsupportedError
@@ -25,6 +25,7 @@ from bslite.frontends.torch.labels import labelled
 from bslite.frontends.torch.names import Names, call_of
 from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
+from bslite.frontends.torch.sizes import claims, numbers, sized
 from bslite.frontends.torch.store import Store
 from bslite.frontends.torch.values import DTYPES, Const, Pairs, concrete, dims, dtype_name
 from bslite.ops import Shape
@@ -215,8 +216,7 @@ class Walk:
 
     def _check_shapes(self, spec: ModelSpec) -> None:
         """Compare with the shapes torch traced, for several sizes: a wrong builder fails here, not later."""
-        given: list[Any] = [4, 5] if self.sizes is None else list(self.sizes.probes())
-        for sizes in given:
+        for sizes in self._probes:
             shapes = spec.infer_shapes([concrete(self.store.shapes[i.name], sizes) for i in spec.inputs])
             for layer, traced in self.store.shapes.items():
                 want = concrete(traced, sizes)
@@ -224,6 +224,16 @@ class Walk:
                     raise SpecError(
                         f"layer {layer!r}: torch makes {list(want)}, the op it became {list(shapes[layer])}"
                     )
+
+    @functools.cached_property
+    def _probes(self) -> list[Mapping[Any, int]]:
+        """Some sizes for which the trace holds, the example's at first. Those that values decide fit together
+        if there are such sizes.
+        """
+        claimed = claims(self.graph.program)
+        if self.sizes is None:
+            return [numbers(claimed, most) or sized(most) for most in (FEW, FEW + 1)]
+        return [numbers(claimed, FEW, probe) or sized(FEW, probe) for probe in self.sizes.probes()]
 
     def check_doubtful(self, spec: ModelSpec) -> None:
         """SpecError if the model takes sizes for which torch's trace does not hold."""
@@ -250,6 +260,7 @@ def compute(node: "Node", args: Sequence[Any], kwargs: Any) -> Any:
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
+FEW = 4  # what a size is tried as that may be any
 FORWARD = "the model's own forward"  # where an operation is in no submodule
 MISSING = object()  # stands for the result of an operation that could not be converted
 

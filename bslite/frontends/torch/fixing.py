@@ -1,11 +1,12 @@
 """An exported graph with some of its free sizes fixed: what is computed from them becomes numbers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.sizes import claims
 from bslite.frontends.torch.values import substituted
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class Program:
     state_dict: Mapping[str, Any]
     constants: Mapping[str, Any]
     call_spec: Any
+    claims: Sequence[Any]  # what `claims` finds
 
     @cached_property
     def graph_module(self) -> "torch.fx.GraphModule":
@@ -56,6 +58,7 @@ def fixed(program: Any, sizes: Mapping[Any, int]) -> Program:
         program.state_dict,
         program.constants,
         program.call_spec,
+        [e for e in (substituted(c, sizes) for c in claims(program)) if getattr(e, "free_symbols", ())],
     )
 
 

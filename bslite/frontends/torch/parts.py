@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import BsliteError, SpecError
 from bslite.frontends.common.problems import report
 from bslite.frontends.common.values import Value
-from bslite.frontends.torch.export import MISSING, Walk
+from bslite.frontends.torch.export import FEW, MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_empty, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.ops.index import expanded
+from bslite.frontends.torch.sizes import claims, numbers
 from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
 from bslite.spec import ModelSpec
 
@@ -71,7 +72,7 @@ class _OutsideWalk(Walk):
             raise SpecError(f"takes {dtype}; bslite has {', '.join(DTYPES)}")
         shape = dims(value)
         declared = [d if isinstance(d, int) else self._name(d) for d in shape]
-        example = concrete(shape, 4 if self.sizes is None else dict(self.sizes.example))
+        example = concrete(shape, self._probes[0])
         return self.store.input(node.name, shape, declared, example, dtype)
 
 
@@ -89,6 +90,9 @@ class Survey(_OutsideWalk):
     ) -> None:  # fmt: skip
         super().__init__(graph, module, name)
         self._supported, self._growing = supported, growing
+        claimed = claims(graph.program)
+        whole = numbers(claimed, FEW) is not None
+        self._empty = frozenset[Any]() if whole else frozenset().union(*(e.free_symbols for e in claimed))
         self.refused: dict[Node, Refusal] = {}
         self.buildable: set[Node] = set()
         self._foreign: dict[Node, str] = {}  # nodes whose values cannot enter a part, and why
@@ -109,6 +113,8 @@ class Survey(_OutsideWalk):
             return self._from_outside(node)
         if any(_sized_by(n, self._growing) for n in (node, *node.all_input_nodes)):
             return self._problem(node, "its size grows from call to call", grows=True)
+        if any(_sized_by(n, self._empty) for n in (node, *node.all_input_nodes)):
+            return self._problem(node, "of the sizes that values decide here some are zero")
         foreign = [self._foreign[n] for n in node.all_input_nodes if n in self._foreign]
         if foreign:
             return self._problem(node, foreign[0])

@@ -1,5 +1,6 @@
 """The sizes that an export left free: their names, the example's, and what the trace took for granted."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -173,6 +174,46 @@ def asked_by_convolution(guard: Any) -> bool:
     place = guard.sloc.framework_loc
     file, function = QUESTION
     return place is not None and str(place.filename).endswith(file) and place.name == function
+
+
+def claims(program: Any) -> Sequence[Any]:
+    """The equations (sympy) that an exported program, or one `fixed`, asserts of sizes that values decide, as
+    of the pieces of a split.
+    """
+    import sympy
+
+    torch = load_torch()
+    if not isinstance(program, torch.export.ExportedProgram):
+        return program.claims
+    check = torch.ops.aten._assert_scalar.default
+    asserted = (n.args[0] for n in program.graph.nodes if n.target is check)
+    told = [n.meta["val"].node.expr for n in asserted if isinstance(n, torch.fx.Node) and "val" in n.meta]
+    return [e for e in told if isinstance(e, sympy.Eq)]
+
+
+def numbers(
+    claimed: Sequence[Any], most: int, given: Mapping[Symbol, int] | None = None
+) -> Mapping[Symbol, int] | None:
+    """A size for every symbol: the ``given`` ones, ``most`` or less for others, but one in each equation of
+    `claims` what that leaves. None where no such sizes are found.
+    """
+    import sympy
+
+    for other in range(most, 0, -1):
+        found = sized(other, given)
+        for equation in claimed:
+            asked = sorted(equation.free_symbols - set(found), key=str)
+            rest = substituted(equation, {s: found[s] for s in equation.free_symbols - set(asked[-1:])})
+            solved = sympy.solve(rest, asked[-1]) if asked else ()
+            found.update((asked[-1], int(n)) for n in solved if n.is_Integer and n > 0)
+        if all(bool(substituted(e, {s: found[s] for s in e.free_symbols})) for e in claimed):
+            return found
+    return None
+
+
+def sized(most: int, given: Mapping[Symbol, int] | None = None) -> defaultdict[Symbol, int]:
+    """A size for every symbol: ``most``, but for the ``given`` ones."""
+    return defaultdict(lambda: most, given or {})
 
 
 def tensor_inputs(program: "torch.export.ExportedProgram") -> "list[torch.fx.Node]":

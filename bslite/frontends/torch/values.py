@@ -89,14 +89,16 @@ def expression_of(size: Any) -> Any:
     return int(expression) if expression.is_Integer else expression
 
 
-def concrete(sizes: Dims, given: Any) -> Shape:
+def concrete(sizes: Dims, given: Mapping[Any, int] | int) -> Shape:
     """Traced sizes for given ones: symbol -> size, or one number for all symbols."""
-    return tuple(
-        d
-        if isinstance(d, int)
-        else int(substituted(d, given if isinstance(given, dict) else dict.fromkeys(d.free_symbols, given)))
-        for d in sizes
-    )
+
+    def number(size: Any) -> int:
+        if isinstance(size, int):
+            return size
+        known = {s: given if isinstance(given, int) else given[s] for s in size.free_symbols}
+        return int(substituted(size, known))
+
+    return tuple(map(number, sizes))
 
 
 def substituted(expression: Any, sizes: Mapping[Any, int]) -> Any:
