@@ -3,7 +3,7 @@
 The export traces a shell of the module (`bslite.dropin.shell`).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,14 +17,14 @@ from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Returned, Structure
 from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch import fixing
+from bslite.frontends.torch import fixing, strided
 from bslite.frontends.torch.asking import Asking
-from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.capture import failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.checks import check_module
 from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.following import Following, enquires
-from bslite.frontends.torch.graph import Graph, memory, transforms, writes
+from bslite.frontends.torch.graph import Graph, transforms, writes
+from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.numbers import unsettled
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
@@ -196,7 +196,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
         if graph.unknown() or graph.mutation_shows():
             found = found.rewritten()
     _only_results(found.graph, name)
-    check_places(found.graph.nodes, name)
+    strided.check(found.graph.nodes, name)
     check_faithful(name, program, traced.twin, tensors)
     return found
 
@@ -256,16 +256,6 @@ def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
     if hooked := [path for path, m in inside if backward and (m._backward_hooks or m._backward_pre_hooks)]:
         raise UnsupportedError(f"backward hooks on layers inside the model ({', '.join(hooked[:5])})")
-
-
-def check_places(nodes: Iterable[torch.fx.Node], name: str) -> None:
-    """Raise UnsupportedError if ``nodes`` take elements by their places in memory of a tensor that would lie
-    there in another order.
-    """
-    for node in nodes:
-        source: Any = node.args[0] if operation(node) == "as_strided" else None
-        if source is not None and not source.meta["val"].is_contiguous():
-            raise UnsupportedError(f"model {name!r}: its forward takes the strides of {source.name!r}")
 
 
 def _only_results(graph: Graph, name: str) -> None:

@@ -8,12 +8,13 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import Node
 
-from bslite.dropin.capture import Capture, Terms, check_hooks, check_places
+from bslite.dropin.capture import Capture, Terms, check_hooks
 from bslite.dropin.making import check_made
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
 from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
+from bslite.frontends.torch import strided
 from bslite.frontends.torch.asking import Asking
 from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
@@ -73,7 +74,7 @@ def capture(
         raise UnsupportedError(f"model {name!r}: its forward switches autocast on")
     with saved_tensors_hooks(_same, _same):
         check_faithful(name, program, traced.twin, tensors, gradients=True)
-    check_places(program.graph.nodes, name)
+    strided.check(program.graph.nodes, name)
     effects = rewrite(program, name)
     graph = Graph(program)
     if any(operation(n) in ("slice_scatter", "select_scatter") and meets_complex(n) for n in graph.nodes):

@@ -18,7 +18,7 @@ from bslite.frontends.torch.checks import check_example, check_module, check_rea
 from bslite.frontends.torch.decompose import table
 from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.following import Following, enquires, followed
-from bslite.frontends.torch.graph import Graph, join_memory, unseen_view
+from bslite.frontends.torch.graph import Graph, is_same, join_memory, unseen_view
 from bslite.frontends.torch.noise import keep_order
 from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
@@ -26,8 +26,9 @@ from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.quiet import quiet
 from bslite.frontends.torch.selected import choose
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
+from bslite.frontends.torch.strided import in_order
 from bslite.frontends.torch.values import dims
-from bslite.frontends.torch.written import functionalized
+from bslite.frontends.torch.written import functionalized, with_views
 
 if TYPE_CHECKING:
     import torch
@@ -282,6 +283,7 @@ def complete(program: "torch.export.ExportedProgram", gradients: bool) -> None:
             if node.op == "call_function":
                 keep_order(node)
         join_memory(graph)
+        in_order(graph)
         choose(graph, gradients)
 
 
@@ -305,9 +307,16 @@ def functional(
         made = None if decomposed else functionalized(program)
         if made is not None and not Graph(made).unknown():
             return made
+        if any(map(is_same, program.graph.nodes)):
+            program = with_views(program)
         if view := unseen_view(program.graph.nodes):  # torch would take it for a new tensor
             raise UnsupportedError(f"an operation in place shows elsewhere, at {view.name!r}")
-        return program.run_decompositions(dict(table()) if decomposed else {})
+        try:
+            return program.run_decompositions(dict(table()) if decomposed else {})
+        except RuntimeError as e:
+            if "as_strided" not in str(e):
+                raise  # torch refuses the same in eager mode
+            raise UnsupportedError("it writes by way of strides") from e
 
 
 def failure(module: "torch.nn.Module", name: str, error: Exception) -> UnsupportedError:

@@ -13,7 +13,8 @@ from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.eager import transformers
-from bslite.frontends.torch.graph import Graph, memory, writes
+from bslite.frontends.torch.graph import Graph, writes
+from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.noticing import generators
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import find, meets_complex, operation
+from bslite.frontends.torch.memory import LIES, memory
 from bslite.frontends.torch.names import Call, call_of
 from bslite.frontends.torch.ops import DROPOUTS, MODULES, is_no_op
 from bslite.frontends.torch.values import dims
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 STORED = ("PARAMETER", "BUFFER", "CONSTANT_TENSOR")  # kinds of placeholder that hold a known tensor
 #: Operations that take from their operand its dtype and device alone, from arguments the rest.
 FILLED = ("new_zeros", "new_ones", "new_full", "new_empty")
-LIES = "memory"  # key in a node's notes: the place of `memory`, where its traced tensor does not say it
 #: Operations that leave out operands without elements.
 JOINS = ("cat", "concat", "concatenate")
 
@@ -199,20 +199,6 @@ def has_tensors(node: "Node") -> bool:
     value = node.meta.get("val")
     values = value if isinstance(value, (tuple, list)) else (value,)
     return any(isinstance(v, torch.Tensor) for v in values)
-
-
-def memory(node: Any) -> int | None:
-    """A number for the memory a node's tensor lies in; views of a tensor share it."""
-    if hasattr(node, "meta") and LIES in node.meta:
-        return int(node.meta[LIES])
-    value = node.meta.get("val") if hasattr(node, "meta") else None
-    if not isinstance(value, load_torch().Tensor):
-        return None
-    try:
-        place: int = value.untyped_storage()._cdata
-    except NotImplementedError:  # a tensor within a transform, such as vmap
-        return None
-    return place
 
 
 def unseen_view(nodes: "Iterable[Node]") -> "Node | None":

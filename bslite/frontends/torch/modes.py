@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.graph import has_tensors, memory, writes
+from bslite.frontends.torch.graph import has_tensors, writes
+from bslite.frontends.torch.memory import memory
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.graph import LIES
+from bslite.frontends.torch.memory import LIES
 
 if TYPE_CHECKING:
     from torch.fx import Node

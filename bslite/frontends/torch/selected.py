@@ -11,7 +11,8 @@ from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import draws, memory, writes
+from bslite.frontends.torch.graph import draws, writes
+from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.put import put
 from bslite.frontends.torch.values import dims
 

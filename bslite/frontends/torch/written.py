@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import draws, is_getitem, is_same, memory, transforms, writes
+from bslite.frontends.torch.graph import draws, is_getitem, is_same, transforms, writes
+from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.put import put
 from bslite.frontends.torch.values import dims
 
@@ -43,24 +44,41 @@ def functionalized(program: Any) -> Any:
     """``program``, a ``torch.export.ExportedProgram``, with values for its operations in place, or None where
     that takes more than `write_values` does: torch, which traces all of it again to do so, has to.
     """
-    torch, nodes = load_torch(), program.graph.nodes
+    nodes = program.graph.nodes
     given = {memory(n) for n in nodes if n.op == "placeholder"}
     written = [memory(n.args[0] if n.args else n) for n in nodes if writes(n)]
     if not written or not given.isdisjoint(written):
         return None
     if any(transforms(n) or n.op == "get_attr" for n in nodes):
         return None
-    graph = torch.fx.Graph()
-    new: dict[Node, Node] = {}
-    for node in nodes:
-        made = new[node] = graph.node_copy(node, new.__getitem__)
-        made.name = node.name  # which a new graph would not give to an input called "input"
-        if operation(node) == "detach":  # or detach_, with no gradients to be kept from
-            made.target = torch.ops.aten.alias.default
+    graph = _copied(program)
     try:
         write_values(graph, "")
     except Exception:  # of whatever kind: torch may know how
         return None
+    return _holding(program, graph)
+
+
+def with_views(program: Any) -> Any:
+    """``program`` with views, which torch knows for such, in the place of dropouts that do nothing."""
+    return _holding(program, _copied(program))
+
+
+def _copied(program: Any) -> Any:
+    """A copy of the program's graph. What gives back its operand itself is a view there."""
+    torch = load_torch()
+    graph, new = torch.fx.Graph(), dict["Node", "Node"]()
+    for node in program.graph.nodes:
+        made = new[node] = graph.node_copy(node, new.__getitem__)
+        made.name = node.name  # which a new graph would not give to an input called "input"
+        if operation(node) == "detach" or is_same(node):  # or detach_, with no gradients to be kept from
+            made.target, made.args = torch.ops.aten.alias.default, made.args[:1]
+    return graph
+
+
+def _holding(program: Any, graph: Any) -> Any:
+    """``program`` with another graph."""
+    torch = load_torch()
     results = torch.utils._pytree.tree_leaves(next(iter(reversed(graph.nodes))).args[0])
     signature = copy(program.graph_signature)
     signature.output_specs = [
