@@ -1,6 +1,8 @@
 """`report`: what of a wrapped module ran where, and why."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from typing import Any
 
 from bslite.dropin import place
@@ -14,6 +16,7 @@ from bslite.engines.cpu.threads import decided
 from bslite.frontends.torch.checks import tensors as named_tensors
 
 MOST = 12  # layers inside a module that are shown
+FEW = 3  # sizes that are shown one by one
 
 
 @dataclass(frozen=True)
@@ -131,10 +134,27 @@ def _kind(kind: Kind) -> KindReport:
     )
 
 
+def _sizes(served: Sequence[Sequence[tuple[int, ...]]]) -> str:
+    """The shapes of the inputs of each size served; of more than `FEW` sizes, from which to which each goes.
+    Inputs alike, one after the other, are told once.
+    """
+    if len(served) > FEW:
+        inputs = zip(*served, strict=True)
+        ranges = [", ".join(map(_range, zip(*shapes, strict=True))) for shapes in inputs]
+        told = [[f"[{own}]" for own in ranges]]
+    else:
+        told = [[str(list(shape)) for shape in shapes] for shapes in served]
+    runs = ([(len(list(run)), shape) for shape, run in groupby(shapes)] for shapes in told)
+    return "; ".join(", ".join(s if n == 1 else f"{n} x {s}" for n, s in inputs) for inputs in runs)
+
+
+def _range(sizes: tuple[int, ...]) -> str:
+    least, most = min(sizes), max(sizes)
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def _kind_lines(kind: KindReport) -> list[str]:
-    sizes = "; ".join(", ".join(str(list(s)) for s in shapes) for shapes in kind.shapes[:6])
-    more = f" and {len(kind.shapes) - 6} more" if len(kind.shapes) > 6 else ""
-    lines = [f"inputs {sizes}{more}: {100 * kind.torch_share:.1f} % of the flops in torch"]
+    lines = [f"inputs {_sizes(kind.shapes)}: {100 * kind.torch_share:.1f} % of the flops in torch"]
     if kind.reason:
         lines.append(f"  runs in torch: {kind.reason}")
     if kind.fixed_batch:

@@ -1,6 +1,7 @@
 """A cache of keys and values: an object that the forward changes, and that grows by each token."""
 
 import copy
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,6 +110,7 @@ def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool) -
     assert not report.calls_in_torch
     assert len(report.kinds) == 2  # the prompt and any token after it
     assert len(report.kinds[1].parts) == 3  # around two attentions
+    assert re.search(rf"inputs .*4 x \[{batch}, \d+, 5 to \d+, \d+\]", str(report)), str(report)
     models = [m for e in fast._bslite_runner._state.executables.values() for m in e.models]
     assert all(len(m._calls) <= 1 for m in models)
 
