@@ -186,6 +186,29 @@ def test_what_eager_mode_asks_and_a_trace_does_not() -> None:
             torch.testing.assert_close(fast(x), net(x))
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_masks_of_transformers_ask_in_eager_mode_alone(training: bool) -> None:
+    """Whether a mask masks anything: without it, the result is the same."""
+    scope: Any = {"__name__": "transformers.masking_utils", "torch": torch}
+    exec("def idle(mask): return not torch.compiler.is_compiling() and bool(mask.all())", scope)
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        mask = x < 3
+        y = m.a(x) if scope["idle"](mask) else m.a(x).masked_fill(~mask, 0.0)
+        return m.b(y) if y.isfinite().all() else x
+
+    batches = [(R(4, 8).clamp(-2, 2),), (R(4, 8) * 4,), (R(4, 8),)]
+    if training:
+        alike(made(forward).train(), batches)
+        return
+    net = made(forward).eval()
+    fast = wrapped(copy.deepcopy(net))
+    with torch.no_grad():
+        for (x,) in batches:
+            torch.testing.assert_close(fast(x), net(x))
+    by_bslite(fast)
+
+
 @pytest.mark.parametrize("forward", ASK)
 def test_in_training(forward: Any) -> None:
     alike(made(forward).train(), [(R(4, 8),) for _ in range(3)])

@@ -71,6 +71,7 @@ LEFT = {
     "Python's or NumPy's generators": lucky,
     "changes attributes of the module": counted,
     "a tensor is changed in place": averaged,
+    "a transform of torch.func": lambda m, x: m.b(torch.vmap(lambda row: row * row.sum())(m.a(x))),
     "torch.export cannot trace it": lambda m, x: m.b(m.a(x)) if x.detach().sum().item() > 0 else m.a(x),
 }
 

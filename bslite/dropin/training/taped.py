@@ -22,7 +22,7 @@ from bslite.frontends.torch.capture import failure, trace
 from bslite.frontends.torch.checks import check_tensors
 from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.following import enquires
-from bslite.frontends.torch.graph import Graph, draws, is_getitem
+from bslite.frontends.torch.graph import Graph, draws, is_getitem, transforms
 from bslite.frontends.torch.noticing import noticing
 from bslite.frontends.torch.parts import Survey
 from bslite.frontends.torch.training import CUMULATIVE, rewrite
@@ -79,6 +79,8 @@ def capture(
     graph = Graph(program)
     if any(operation(n) in ("slice_scatter", "select_scatter") and meets_complex(n) for n in graph.nodes):
         raise UnsupportedError(f"model {name!r}: it writes into complex numbers, where torch has no gradient")
+    if any(map(transforms, graph.live)):
+        raise UnsupportedError(f"model {name!r}: a part of its forward is a transform of torch.func")
     effects |= {n for n in graph.nodes if draws(n) and n not in graph.live}  # for those that draw after it
     graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
     assert traced.results is not None

@@ -4,6 +4,7 @@ A trace knows no values. It can go the way that the forward goes for one input, 
 have what was asked about among its results. Who runs it sees whether the answers are the same for another.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 TRUTHS = ("__bool__", "is_nonzero", "equal", "allclose")
 NUMBERS = ("item", "__int__", "__index__")
 MOST = 64  # questions
+#: Code that asks in eager mode alone, whether a mask masks anything: its result is the same with the mask.
+IDLE = "transformers.masking_utils"
 
 
 class Asking:
@@ -52,7 +55,7 @@ class Asking:
 
     def _call(self, function: Any, args: Any, kwargs: Any) -> Any:
         question = _question(getattr(function, "__name__", ""), args, kwargs)
-        if question is None:
+        if question is None or _asker() == IDLE:
             return function(*args, **kwargs)
         place = len(self.questions)
         if not self._told:
@@ -63,6 +66,15 @@ class Asking:
             raise NotImplementedError("it asks for too many values")
         self.questions.append(question)
         return self.answers[place]
+
+
+def _asker() -> str:
+    """The module whose code is running, apart from torch's and this one's."""
+    frame = sys._getframe(1)
+    names = ("torch", __name__)
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith(names):
+        frame = frame.f_back
+    return str(frame.f_globals.get("__name__"))
 
 
 def answers_of(
