@@ -16,6 +16,7 @@ import torch
 from bslite.dropin import costs
 from bslite.dropin.assumption import Assumption
 from bslite.dropin.capture import Capture
+from bslite.dropin.changed import writing
 from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
 from bslite.dropin.twin import Call, may_be_empty, unless_empty
@@ -238,9 +239,12 @@ class Executable:
         blueprint, holders = self.blueprint, self._holders
         results, assumption = blueprint.capture.results, blueprint.assumption
         graph = self._graph(tensors)
-        if blueprint.direct == (list(range(len(tensors))), [0]) and results.single:
+        changed = blueprint.capture.changed
+        if blueprint.direct == (list(range(len(tensors))), [0]) and results.single and not changed:
             return lambda given, objects: graph(given)[0]
         checked = graph if assumption is None else assumption.checked(graph)
+        if changed:
+            checked = writing(checked, changed)
         return lambda given, objects: results.build(checked(given), objects, holders)
 
     def _graph(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Sequence[Any]]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from bslite.dropin import growing
+from bslite.dropin.changed import changes, places
 from bslite.dropin.making import check_made, is_making
 from bslite.dropin.noted import Place
 from bslite.dropin.shell import shell_of
@@ -52,6 +53,9 @@ class Capture:
     rewrites: tuple[bool, ...] = ()  # the calls of `rewritten` that led here: what was ``decomposed``
     answers: tuple[bool | int, ...] = ()  # to what the forward asks; the last results are what it asks about
     decided: tuple[int, ...] = ()  # places of tensors of numbers for whose values alone the trace holds
+    changed: tuple[
+        int, ...
+    ] = ()  # places of tensors that the forward writes to; the first results are for them
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -68,9 +72,11 @@ class Capture:
         if made is None:
             graph = Graph(functional(self.graph.program, decomposed))
             # An operation that says nothing of it (native_batch_norm) may turn out to write to an input.
-            _only_results(graph, type(self.shell).__name__)
-            steps = (*self.rewrites, decomposed)
-            made = replace(self, graph=graph, functional=True, written={}, rewrites=steps)
+            changed = places(graph, type(self.shell).__name__)
+            made = replace(
+                self, graph=graph, functional=True, written={}, rewrites=(*self.rewrites, decomposed),
+                changed=changed,
+            )  # fmt: skip
             self.written[decomposed] = made
         return made
 
@@ -188,14 +194,12 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))
     if free and plain_inputs(program):
         found.sizes = sizes_of(program, tensors, [{}] * len(tensors), shared)
+    changed = changes(graph, name)
     if any(transforms(n) for n in graph.nodes):
         found = found.rewritten()
-    if not found.functional:
-        if changes := _changes(graph):
-            raise UnsupportedError(f"model {name!r}: its forward changes {changes} in place")
-        if graph.unknown() or graph.mutation_shows():
-            found = found.rewritten()
-    _only_results(found.graph, name)
+    if not found.functional and (changed or graph.unknown() or graph.mutation_shows()):
+        found = found.rewritten()
+    found.changed = places(found.graph, name)
     strided.check(found.graph.nodes, name)
     check_faithful(name, program, traced.twin, tensors)
     return found
@@ -258,13 +262,6 @@ def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
         raise UnsupportedError(f"backward hooks on layers inside the model ({', '.join(hooked[:5])})")
 
 
-def _only_results(graph: Graph, name: str) -> None:
-    """Raise UnsupportedError if ``graph`` gives new values of inputs or of the module's tensors."""
-    for spec in graph.program.graph_signature.output_specs:
-        if spec.kind.name != "USER_OUTPUT":
-            raise UnsupportedError(f"model {name!r}: its forward changes {spec.target!r} in place")
-
-
 def _hooks(module: torch.nn.Module) -> list[Any]:
     """The forward hooks that may do more than note what the call returns, or make a weight."""
     hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
@@ -294,15 +291,3 @@ def _repeated(
 def _writing(graph: Graph) -> list[torch.fx.Node]:
     """The operations that work in place."""
     return [n for n in graph.nodes if writes(n)]
-
-
-def _changes(graph: Graph) -> str:
-    """Which input or tensor of the module an in-place operation writes to; empty if none is."""
-    placeholders = {memory(n): n for n in graph.nodes if n.op == "placeholder" and memory(n) is not None}
-    for node in _writing(graph):
-        for argument, given in zip(node.target._schema.arguments, node.args, strict=False):  # type: ignore[union-attr]
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                for value in given if isinstance(given, (list, tuple)) else (given,):
-                    if (place := memory(value)) in placeholders:
-                        return f"its input {placeholders[place].name!r}"
-    return ""
