@@ -19,6 +19,7 @@ from bslite.dropin.capture import Capture
 from bslite.dropin.changed import writing
 from bslite.dropin.model import Model, serves
 from bslite.dropin.partition import Part, partition, sizes_from_inputs
+from bslite.dropin.structure import counted
 from bslite.dropin.twin import Call, may_be_empty, unless_empty
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.builders import find
@@ -245,6 +246,10 @@ class Executable:
         checked = graph if assumption is None else assumption.checked(graph)
         if changed:
             checked = writing(checked, changed)
+        if counters := blueprint.capture.counters:
+            return lambda given, objects: results.build(
+                checked([*given, *counted(objects, counters)]), objects, holders
+            )
         return lambda given, objects: results.build(checked(given), objects, holders)
 
     def _graph(self, tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], Sequence[Any]]:

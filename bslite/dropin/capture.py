@@ -15,7 +15,7 @@ from bslite.dropin.changed import changes, places
 from bslite.dropin.making import check_made, is_making
 from bslite.dropin.noted import Place
 from bslite.dropin.shell import shell_of
-from bslite.dropin.structure import Returned, Structure
+from bslite.dropin.structure import Counter, Returned, Structure
 from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing, strided
@@ -53,9 +53,8 @@ class Capture:
     rewrites: tuple[bool, ...] = ()  # the calls of `rewritten` that led here: what was ``decomposed``
     answers: tuple[bool | int, ...] = ()  # to what the forward asks; the last results are what it asks about
     decided: tuple[int, ...] = ()  # places of tensors of numbers for whose values alone the trace holds
-    changed: tuple[
-        int, ...
-    ] = ()  # places of tensors that the forward writes to; the first results are for them
+    counters: tuple[Counter, ...] = ()  # that it takes behind the tensors among the arguments
+    changed: tuple[int, ...] = ()  # places of tensors it writes to; the first results are their values
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -167,7 +166,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     with few_questions() if free else nullcontext():
         if free_batch:
             try:
-                repeated, shared, dynamic = _repeated(tensors, axes)
+                repeated, shared, dynamic = _repeated(tensors, axes, len(arguments.counters))
                 program = trace(traced.twin, repeated, dynamic)
             except Exception as e:
                 shared, fixed = [False] * len(tensors), summary(e)
@@ -187,9 +186,13 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
         return capture(module, arguments, name, replace(terms, free=()))
     graph = Graph(program)
     assert traced.results is not None
-    grown, results, whole = growing.symbols(graph, terms.grows), traced.results, not _writing(graph)
+    grown = growing.symbols(graph, terms.grows, len(arguments.counters))
+    results, whole = traced.results, not _writing(graph)
     told = tuple(terms.answers or ())
-    found = Capture(graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=told)
+    found = Capture(
+        graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=told,
+        counters=arguments.counters,
+    )  # fmt: skip
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))
     if free and plain_inputs(program):
@@ -269,16 +272,17 @@ def _hooks(module: torch.nn.Module) -> list[Any]:
 
 
 def _repeated(
-    tensors: tuple[torch.Tensor, ...], axes: Sequence[Collection[int]]
+    tensors: tuple[torch.Tensor, ...], axes: Sequence[Collection[int]], counters: int
 ) -> tuple[tuple[torch.Tensor, ...], list[bool], Any]:
     """Inputs with a batch of at least four, which of them have it, and their ``dynamic_shapes``; see the
-    frontend's `repeat_batch`. ``axes``: others to leave free.
+    frontend's `repeat_batch`. ``axes``: others to leave free. The last ``counters`` have no batch.
     """
     batch = next((x.shape[0] for x in tensors if x.ndim), 0)
     if not batch:
         raise BsliteError("no input has a batch")
     dim = torch.export.Dim("N", min=2)
     shared = [bool(x.ndim and x.shape[0] == batch) for x in tensors]
+    shared[len(shared) - counters :] = [False] * counters
     dynamic = tuple(
         {**(growing.left_free(own) or {}), **({0: dim} if s else {})} or None
         for s, own in zip(shared, axes, strict=True)

@@ -4,7 +4,7 @@ A trace leaves them free. What has such a size, attention above all, runs in tor
 whose sizes stay the same, so that no call plans anew. `Survey` makes that cut.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -19,18 +19,18 @@ ONE = "its cache holds one token: a trace would hold for that length alone"
 OTHERS = "an object among its arguments holds other numbers at every call, and a trace holds for one of them"
 
 
-def axes(tensors: Sequence[Tensor], inside: Sequence[bool]) -> list[int | None]:
+def axes(tensors: Sequence[Tensor], inside: Sequence[bool], counted: Iterable[int] = ()) -> list[int | None]:
     """The axis of each tensor that is expected to grow from call to call; none if there is no cache.
 
     A cache is an object with tensors of four axes, the last but one of which counts what it holds, or pairs
     of such tensors (`kept`). A mask over it counts in its last axis that and what this call adds. ``inside``:
-    whether a tensor is a cache's.
+    whether a tensor is a cache's. ``counted``: how many tokens it has met, where it forgets some.
     """
     found: list[int | None] = [None] * len(tensors)
     held = [i for i, t in enumerate(tensors) if inside[i] and t.ndim == 4]
     lengths = {tensors[i].shape[GROWS] for i in held}
     added = {t.shape[1] for t, kept in zip(tensors, inside, strict=True) if not kept and t.ndim in (2, 3)}
-    totals = {n + m for n in lengths for m in added}
+    totals = {n + m for n in (*lengths, *counted) for m in added}
     for i, t in enumerate(tensors):
         if i in held:
             found[i] = GROWS
@@ -71,13 +71,16 @@ def left_free(axes: Collection[int]) -> Any:
     return dict.fromkeys(axes, torch.export.Dim.AUTO) or None
 
 
-def symbols(graph: Graph, grows: Sequence[int | None]) -> frozenset[Any]:
-    """The symbols of the sizes that grow. Raises UnsupportedError if the trace fixed one of them."""
+def symbols(graph: Graph, grows: Sequence[int | None], counters: int) -> frozenset[Any]:
+    """The symbols of the sizes that grow, among them those of the last ``counters`` inputs. Raises
+    UnsupportedError if the trace fixed one of them.
+    """
     found: set[Any] = set()
-    for node, axis in zip(_inputs(graph), grows, strict=False):
+    counters = len(grows) - counters
+    for i, (node, axis) in enumerate(zip(_inputs(graph), grows, strict=False)):
         if axis is not None:
             size = node.meta["val"].shape[axis]
-            if isinstance(size, int):
+            if isinstance(size, int) or (i >= counters and not size.node.expr.free_symbols):
                 raise UnsupportedError(f"its cache cannot grow: {node.name!r} has a length fixed at {size}")
             found |= size.node.expr.free_symbols
     return frozenset(found)

@@ -16,7 +16,7 @@ from bslite.dropin.model import Model
 from bslite.dropin.noted import Noted, untouched
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.signature import Key, kind
-from bslite.dropin.structure import Structure
+from bslite.dropin.structure import Counter, Structure, counted, numbers
 from bslite.dropin.tune import tune
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import summary
@@ -77,6 +77,8 @@ class Kinds:
         self._refused: dict[Key, tuple[int, InTorch | None]] = {}  # such kinds -> how many had no trace, why
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
+        self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # in objects; which vary
+        self._fixed: set[Key] = set()  # such kinds, whose trace holds for one number alone
         self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
 
     def restart(self) -> None:
@@ -85,6 +87,8 @@ class Kinds:
         self._unfree.clear()
         self._families.clear()
         self._refused.clear()
+        self._numbers.clear()
+        self._fixed.clear()
         self._decided.clear()
 
     def values(self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor]) -> Key:
@@ -112,15 +116,18 @@ class Kinds:
         """The specialisation for this kind of call, made if there is none yet."""
         grows: Sequence[int | None] = ()
         kept = growing.kept((args, kwargs))
+        counters: tuple[Counter, ...] = ()
         if objects or kept:
+            counters = self._counters(args, kwargs, objects)
             inside = Structure((args, kwargs), _is_tensor, empty=True).inside
             held = [own or id(t) in kept for own, t in zip(inside, tensors, strict=True)]
-            grows = growing.axes(tensors, held)
+            lengths = [t.shape[0] for t in counted(objects, counters)]
+            grows = [*growing.axes(tensors, held, lengths), *(0 for _ in counters)]
             if growing.too_short(tensors, grows):
                 return (), Kind(InTorch(growing.ONE, loud=False))
         values = self.values(args, kwargs, tensors)
-        free = kind(args, kwargs, True, grows)
-        found = kind(args, kwargs, False, grows) if free in self._unfree else free
+        free = kind(args, kwargs, True, grows, counters=counters)
+        found = kind(args, kwargs, False, grows, counters=counters) if free in self._unfree else free
         if (known := self.made.find((found, values))) is not None:
             return (found, values), known
         if values and self.options.fallback != "error" and self._seldom((found, values)):
@@ -138,7 +145,11 @@ class Kinds:
         if why is not None and (met + 1) & met:  # tried with the 1st, 2nd, 4th, 8th of them, and so on
             blueprint = why
         else:
-            blueprint = self._draw(args, kwargs, tensors, found is free, grows, [i for i, _ in values])
+            arguments = Structure((args, kwargs), _is_tensor, empty=True, counters=counters)
+            blueprint = self._draw(arguments, args, kwargs, found is free, grows, [i for i, _ in values])
+        if isinstance(blueprint, InTorch) and blueprint.refused and counters:
+            self._fixed.add(_counting(args, kwargs))
+            return self.find(args, kwargs, tensors, objects)
         if isinstance(blueprint, InTorch):
             if objects or kept:  # a cache goes through all layers, at every token
                 blueprint = replace(blueprint, inner=False)
@@ -146,7 +157,7 @@ class Kinds:
         else:
             if found is free and blueprint.capture.fixed and _batched(tensors):
                 self._unfree.add(free)
-                found = kind(args, kwargs, False, grows)
+                found = kind(args, kwargs, False, grows, counters=counters)
             if self.noted.add(blueprint.capture.results.noted):  # which traces before may read
                 self._families.clear()
                 self.made.drop_all()
@@ -155,6 +166,20 @@ class Kinds:
         found = (found, self.values(args, kwargs, tensors))
         return found, self.made.put(found, Kind(blueprint))
 
+    def _counters(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], objects: Sequence[Any]
+    ) -> tuple[Counter, ...]:
+        """The numbers in objects that are others at every call like this one, as far as earlier ones show, if
+        none is one or less, which a trace takes for fixed.
+        """
+        loose, now = _counting(args, kwargs), numbers(objects)
+        if loose in self._fixed:
+            return ()
+        before, found = self._numbers.get(loose, (now, frozenset()))
+        found |= {c for c, n in now.items() if before.get(c, n) != n}
+        self._numbers[loose] = now, found
+        return tuple(sorted(c for c in found if c in now)) if all(now.get(c, 2) > 1 for c in found) else ()
+
     def _seldom(self, found: Key) -> bool:
         """Whether this is the first call with these values; they get a trace at the second."""
         before = self._seen.find(found)
@@ -162,13 +187,13 @@ class Kinds:
         return before is None
 
     def _draw(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: Sequence[Tensor], free: bool,
+        self, arguments: Structure, args: tuple[Any, ...], kwargs: dict[str, Any], free: bool,
         grows: Sequence[int | None], decided: Sequence[int],
     ) -> Blueprint | InTorch:  # fmt: skip
         """Export and survey, choose and measure. Raises UnsupportedError if the user allows no fallback."""
         if self.left:
             return InTorch(self.left, inner=True)
-        arguments = Structure((args, kwargs), _is_tensor, empty=True)
+        tensors = arguments.leaves
         try:
             with untouched(self.module):
                 batched = free and _batched(tensors)
@@ -211,13 +236,14 @@ class Kinds:
         ``decided``: the places of tensors whose values the trace may know.
         """
         supported, made, noted = place.ops_of(arguments.leaves), None, self.noted.places
+        grown = any(axis is not None for axis in grows)
         if decided:
             made = draw(
                 capture(self.module, arguments, self.name, Terms(known=decided, noted=noted)),
                 self.name,
                 supported,
             )
-        elif not any(axis is not None for axis in grows):
+        elif not grown:
             key = kind(args, kwargs, free_batch, sizes=False)
             family = self._families.find(key)
             if family is None:
@@ -229,21 +255,31 @@ class Kinds:
             try:
                 made = draw(captured, self.name, supported)
             except Exception as e:  # a builder asks for a size that values say
-                known = capture_of_values(self.module, arguments, self.name, noted) if enquires(e) else None
+                known = self._of_values(arguments, supported) if enquires(e) and not grown else None
                 if known is None:
                     raise
-                return draw(known, self.name, supported)
-        if not decided and made.torch_share > MUCH and sizes_of_values(made.capture.graph.program):
+                return known
+        fixed = not decided and not grown
+        if fixed and made.torch_share > MUCH and sizes_of_values(made.capture.graph.program):
             with suppress(BsliteError):
-                known = capture_of_values(self.module, arguments, self.name, noted)
-                other = None if known is None else draw(known, self.name, supported)
-                if other is not None and len(other.lacking) < len(made.lacking):
-                    return other
+                known = self._of_values(arguments, supported)
+                if known is not None and len(known.lacking) < len(made.lacking):
+                    return known
         if free_batch and any(r.varies for r in made.refused):  # it may know the batch as a number only
             with suppress(BsliteError):
-                fixed = self._blueprint(arguments, args, kwargs, False, grows, decided)
-                return fixed if len(fixed.lacking) < len(made.lacking) else made
+                other = self._blueprint(arguments, args, kwargs, False, grows, decided)
+                return other if len(other.lacking) < len(made.lacking) else made
         return made
+
+    def _of_values(self, arguments: Structure, supported: frozenset[str] | None) -> Blueprint | None:
+        """What serves a call with these values of tensors of few numbers; None if that does not help."""
+        known = capture_of_values(self.module, arguments, self.name, self.noted.places)
+        return None if known is None else draw(known, self.name, supported)
+
+
+def _counting(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Key:
+    """What calls have in common that differ in sizes and numbers in objects alone."""
+    return kind(args, kwargs, True, loose=True, sizes=False)
 
 
 def fault(error: Exception, options: Options) -> InTorch:

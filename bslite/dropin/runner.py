@@ -21,6 +21,7 @@ from bslite.dropin.options import Options, Voice
 from bslite.dropin.pause import no_collection
 from bslite.dropin.shell import reachable_tensors
 from bslite.dropin.signature import Key, Unsignable, signature
+from bslite.dropin.structure import counted
 from bslite.dropin.watch import Watch
 from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
 from bslite.frontends.torch.checks import in_training
@@ -287,16 +288,19 @@ class Runner:
             if len(specialised.shapes) < MAX_CALLS:
                 specialised.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
             run: Run | InTorch
-            if isinstance(specialised.blueprint, InTorch):
-                run = specialised.blueprint
-                if run.passing:
-                    return run
-            elif why := specialised.blueprint.capture.refusal(tensors):
+            blueprint = specialised.blueprint
+            if isinstance(blueprint, InTorch):
+                if blueprint.passing:
+                    return blueprint
+                run = blueprint
+            elif why := blueprint.capture.refusal(
+                given := [*tensors, *counted(objects, blueprint.capture.counters)]
+            ):
                 run = InTorch(why)
             else:
                 try:
-                    executable = self._executable(state, found, specialised.blueprint, tensors)
-                    run = NOTHING if executable is None else executable.prepared(tensors)
+                    executable = self._executable(state, found, blueprint, given)
+                    run = NOTHING if executable is None else executable.prepared(given)
                 except BsliteError as e:
                     if self.options.fallback == "error" and isinstance(e, UnsupportedError):
                         raise

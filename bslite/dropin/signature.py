@@ -1,13 +1,13 @@
 """The kind of a call: the structure of its nested arguments, as a key, and the tensors among them."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from bslite.dropin.structure import lengths, opens
+from bslite.dropin.structure import Counter, lengths, opens
 
 Tensor = torch.Tensor
 Key = tuple[Any, ...]
@@ -40,11 +40,12 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[
 
 def kind(
     args: tuple[Any, ...], kwargs: dict[str, Any], free_batch: bool, grows: Sequence[int | None] = (),
-    loose: bool = False, sizes: bool = True,
+    loose: bool = False, sizes: bool = True, counters: Collection[Counter] = (),
 ) -> Key:  # fmt: skip
     """A coarser key, which calls share if one export serves them. With ``free_batch`` the size of the batch
     counts only in so far as it is 1 or not. ``grows``: the axis of each tensor whose size does not count.
-    ``loose``: numbers in objects do not count either. Without ``sizes`` those above one do not.
+    ``loose``: numbers in objects do not count either, nor do ``counters``. Without ``sizes`` those above one
+    do not.
     """
     batch: list[int] = []
     axes = iter(grows)
@@ -65,7 +66,7 @@ def kind(
             return "tensor", shape, value.dtype, value.device
         if loose and objects and type(value) is int:
             return (int,)
-        return _nested(value, read, [], objects, exact=False)
+        return _nested(value, read, [], objects, exact=False, counters=counters)
 
     objects: list[Any] = []
     return (
@@ -76,8 +77,9 @@ def kind(
 
 
 def _nested(
-    value: Any, read: Callable[[Any], Key], tensors: list[Tensor], objects: list[Any], exact: bool = True
-) -> Key:
+    value: Any, read: Callable[[Any], Key], tensors: list[Tensor], objects: list[Any], exact: bool = True,
+    counters: Collection[Counter] = (),
+) -> Key:  # fmt: skip
     cls = type(value)
     if cls in _PLAIN:
         return cls, value
@@ -98,7 +100,9 @@ def _nested(
         for place, known in enumerate(objects):
             if known is value:
                 return "again", place
+        own = len(objects)
         objects.append(value)
         counts = {} if exact else lengths(vars(value))
+        counts |= {name: "" for place, name in counters if place == own}
         return cls, *[(k, ("length", counts[k]) if k in counts else read(v)) for k, v in vars(value).items()]
     raise Unsignable(f"an argument is a {cls.__name__}")

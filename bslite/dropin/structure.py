@@ -28,6 +28,8 @@ class Objects(list[Any]):
         self.shared = {}
 
 
+#: A number in an object that is another at every call: the object by its place, the attribute.
+Counter = tuple[int, str]
 #: Makes a value of the next leaves.
 Build = Callable[[Iterator[Any], Objects], Any]
 GROWS = 2  # of the four axes of a cache's tensors the one along which tokens are
@@ -44,11 +46,12 @@ class Structure:
     """
 
     def __init__(
-        self, value: Any, is_leaf: Callable[[Any], bool], known: Sequence[Any] = (), *, empty: bool = False
-    ) -> None:
+        self, value: Any, is_leaf: Callable[[Any], bool], known: Sequence[Any] = (), *, empty: bool = False,
+        counters: Sequence[Counter] = (),
+    ) -> None:  # fmt: skip
         """``is_leaf(x)``: whether x is replaced by `build`; other values stay as they are, but for objects
         that hold leaves, with ``empty`` for all objects. ``known``: objects in whose places `build` puts
-        those that it is given.
+        those that it is given. ``counters`` are leaves, too, at the end: tensors as long as they say.
 
         Raises UnsupportedError for a leaf in an object that cannot be opened.
         """
@@ -61,6 +64,9 @@ class Structure:
         self._build = self._read(value)
         self._shared = {}
         self.single = is_leaf(value)
+        self.counters = tuple(counters)
+        self.leaves += counted(self.objects, self.counters)
+        self.inside += [False] * len(self.counters)
 
     def build(self, leaves: Iterable[Any], known: Sequence[Any] = ()) -> Any:
         """The value with ``leaves`` in their places."""
@@ -68,8 +74,11 @@ class Structure:
 
     def rebuilt(self, leaves: Iterable[Any]) -> tuple[Any, list[Any]]:
         """The value, and the new objects in the places of ``objects``."""
-        made = Objects()
-        return self._build(iter(leaves), made), made
+        made, given = Objects(), iter(leaves)
+        value = self._build(given, made)
+        for (place, name), tensor in zip(self.counters, given, strict=True):
+            object.__setattr__(made[place], name, tensor.shape[0])
+        return value, made
 
     def _read(self, value: Any) -> Build:
         if self._is_leaf(value):
@@ -197,6 +206,20 @@ def lengths(attributes: dict[str, Any]) -> dict[str, str]:
     """The numbers among a cache's attributes that say how long one of its tensors is, and that tensor."""
     held = {x.shape[GROWS]: k for k, x in attributes.items() if isinstance(x, torch.Tensor) and x.ndim == 4}
     return {k: held[n] for k, n in attributes.items() if type(n) is int and n in held} if held else {}
+
+
+def numbers(objects: Sequence[Any]) -> dict[Counter, int]:
+    """The whole numbers among the attributes of objects, but for `lengths`."""
+    found: dict[Counter, int] = {}
+    for place, value in enumerate(objects):
+        counts = lengths(vars(value))
+        found |= {(place, k): n for k, n in vars(value).items() if type(n) is int and k not in counts}
+    return found
+
+
+def counted(objects: Sequence[Any], counters: Sequence[Counter]) -> list[torch.Tensor]:
+    """For each counter a tensor, of one element in memory, that is as long as it says."""
+    return [torch.empty(1).expand(vars(objects[place])[name]) for place, name in counters]
 
 
 def opens(value: Any) -> bool:

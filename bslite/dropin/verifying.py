@@ -9,6 +9,7 @@ from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.place import as_tensor
 from bslite.dropin.runner import runner_of
 from bslite.dropin.signature import signature
+from bslite.dropin.structure import counted
 from bslite.dropin.tune import run_graph
 from bslite.errors import InputError
 from bslite.frontends.torch.checks import tensors as named_tensors
@@ -45,6 +46,7 @@ def verified(module: Any, given: Any) -> tuple[ModelSpec, list[Tensor], Callable
             "bslite.report; bslite.bisect checks each of its parts"
         )
     assert isinstance(blueprint, Blueprint)
+    tensors = [*tensors, *counted(objects, blueprint.capture.counters)]
     (part,) = parts
     held = dict(named_tensors(runner.module))
     values: dict[Any, Any] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.dropin_models import F, agree, nn, torch, wrapped
+from support.torch_modules import Made
 
 import bslite
 from bslite.engines.cpu import constants, engine
@@ -187,27 +188,83 @@ def test_a_cache_that_the_forward_makes_is_another_one_each_time() -> None:
     assert type(first["cache"]) is Cache
 
 
-def test_numbers_that_change_in_an_object_do_not_trace_for_ever() -> None:
-    class Counter:
-        def __init__(self) -> None:
-            self.calls = 0
+class Counter:
+    def __init__(self) -> None:
+        self.calls, self.size = 0, 4
 
-    class Counting(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(4, 4)
 
-        def forward(self, x: Any, counter: Counter) -> Any:
-            counter.calls += 1
-            return self.fc(x) * counter.calls
+def multiplies(net: Any, x: Any, counter: Counter) -> Any:
+    counter.calls += 1
+    return net.fc(x) * counter.calls
 
-    net, x = Counting().eval(), torch.randn(2, 4)
+
+def repeats(net: Any, x: Any, counter: Counter) -> Any:
+    for _ in range(counter.calls):
+        x = net.fc(x)
+    counter.calls += 1
+    return x / counter.size
+
+
+@pytest.mark.parametrize(("forward", "left"), [(multiplies, 0), (repeats, 7)])
+def test_numbers_that_change_in_an_object_do_not_trace_for_ever(forward: Any, left: int) -> None:
+    """A trace leaves them free where it can; others are few."""
+    net, x = Made(forward, fc=nn.Linear(4, 4)).eval(), torch.randn(2, 4)
     fast, ours, theirs = bslite.optimize(net, tune=False, fallback="silent"), Counter(), Counter()
     with torch.no_grad():
-        for _ in range(10):
+        for _ in range(12):
             torch.testing.assert_close(fast(x, ours), net(x, theirs))
-    assert ours.calls == theirs.calls == 10
-    assert sum(bslite.report(fast).calls_in_torch.values()) == 4
+    assert ours.calls == theirs.calls == 12
+    assert type(ours.calls) is int
+    assert sum(bslite.report(fast).calls_in_torch.values()) == left
+
+
+WINDOW = 6
+
+
+class Sliding(Layer):
+    """Keeps the last tokens alone."""
+
+    def update(self, keys: Any, values: Any) -> tuple[Any, Any]:
+        if self.keys is not None:
+            keys, values = torch.cat([self.keys, keys], 2), torch.cat([self.values, values], 2)
+        self.seen += keys.shape[2] - (0 if self.keys is None else self.keys.shape[2])
+        self.keys, self.values = keys[:, :, -WINDOW + 1 :], values[:, :, -WINDOW + 1 :]
+        return keys, values
+
+
+class SlidingCache(Cache):
+    def of(self, i: int) -> Layer:
+        if i == len(self.layers):
+            self.layers.append(Sliding() if i else Layer())
+        return self.layers[i]
+
+
+class Places(Decoder):
+    """Adds to the last logit the first place that is still seen."""
+
+    def forward(self, ids: Any, cache: Any = None, mask: Any = None) -> Any:
+        made = super().forward(ids, cache, mask)
+        seen = cache.layers[1].seen
+        made["logits"] = made["logits"] + torch.arange(VOCABULARY) * max(seen - WINDOW + 1, 0)
+        return made
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("kind", [Decoder, Places])
+def test_a_cache_that_forgets_counts_on(kind: Any, batch: int) -> None:
+    net = kind().eval()
+    fast = wrapped(copy.deepcopy(net), fallback="silent")
+    for prompt in (8, 3):
+        ours, theirs = SlidingCache(), SlidingCache()
+        with torch.no_grad():
+            for i in range(16):
+                given = ids(batch, 1 if i else prompt)
+                torch.testing.assert_close(fast(given, ours)["logits"], net(given, theirs)["logits"])
+        assert [(layer.seen, type(layer.seen)) for layer in ours.layers] == [(prompt + 15, int)] * 2
+        if prompt == 8:  # past the window from the start
+            assert not bslite.report(fast).calls_in_torch
+    assert sum(bslite.report(fast).calls_in_torch.values()) <= 2  # where the window fills
+    assert len(bslite.report(fast).kinds) <= 8
 
 
 def test_an_object_whose_tensor_is_written_to_is_left_to_torch() -> None:
