@@ -114,7 +114,7 @@ class Survey(_OutsideWalk):
         if any(_sized_by(n, self._growing) for n in (node, *node.all_input_nodes)):
             return self._problem(node, "its size grows from call to call", grows=True)
         if any(_sized_by(n, self._empty) for n in (node, *node.all_input_nodes)):
-            return self._problem(node, "of the sizes that values decide here some are zero")
+            return self._problem(node, "values decide its sizes, and none above zero were found")
         foreign = [self._foreign[n] for n in node.all_input_nodes if n in self._foreign]
         if foreign:
             return self._problem(node, foreign[0])

@@ -194,21 +194,33 @@ def claims(program: Any) -> Sequence[Any]:
 def numbers(
     claimed: Sequence[Any], most: int, given: Mapping[Symbol, int] | None = None
 ) -> Mapping[Symbol, int] | None:
-    """A size for every symbol: the ``given`` ones, ``most`` or less for others, but one in each equation of
-    `claims` what that leaves. None where no such sizes are found.
+    """A size for every symbol: the ``given`` ones, ``most`` or less for others, but for one in each equation
+    of `claims` what that leaves. None where no such sizes are found.
     """
-    import sympy
-
     for other in range(most, 0, -1):
         found = sized(other, given)
         for equation in claimed:
-            asked = sorted(equation.free_symbols - set(found), key=str)
-            rest = substituted(equation, {s: found[s] for s in equation.free_symbols - set(asked[-1:])})
-            solved = sympy.solve(rest, asked[-1]) if asked else ()
-            found.update((asked[-1], int(n)) for n in solved if n.is_Integer and n > 0)
+            if asked := sorted(equation.free_symbols - set(found), key=str):
+                known = {s: found[s] for s in equation.free_symbols - {asked[-1]}}
+                found.update(_solved(substituted(equation, known), asked[-1]))
         if all(bool(substituted(e, {s: found[s] for s in e.free_symbols})) for e in claimed):
             return found
     return None
+
+
+def _solved(equation: Any, symbol: Symbol) -> dict[Symbol, int]:
+    """The size that a linear equation leaves for its only symbol; none if that is no size."""
+    import sympy
+
+    if not isinstance(equation, sympy.Eq):  # it holds, or does not, whatever the size
+        return {}
+    off = sympy.expand(equation.lhs - equation.rhs)
+    factor = off.coeff(symbol)
+    rest = off - factor * symbol
+    if rest.free_symbols or factor == 0:
+        return {}
+    size = -rest / factor
+    return {symbol: int(size)} if size.is_Integer and size > 0 else {}
 
 
 def sized(most: int, given: Mapping[Symbol, int] | None = None) -> defaultdict[Symbol, int]:
