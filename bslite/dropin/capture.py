@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from bslite.dropin import growing
-from bslite.dropin.changed import changes, places
+from bslite.dropin.changed import apart, changes, places
 from bslite.dropin.making import check_made, is_making
 from bslite.dropin.noted import Place
 from bslite.dropin.shell import shell_of
@@ -31,6 +31,7 @@ from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 
 ONE = "a batch of one is traced for itself"
 UNFREE = "it could not be left free in a trace before"
+ORDER = "it takes elements by their places in memory, and an argument lies there in another order than before"
 DECIDED = "values of an input decide sizes"
 FEW = 16384  # the most numbers of a tensor whose values a trace may know
 #: Modules whose hooks note a layer's output for the call's result.
@@ -54,10 +55,13 @@ class Capture:
     answers: tuple[bool | int, ...] = ()  # to what the forward asks; the last results are what it asks about
     decided: tuple[int, ...] = ()  # places of tensors of numbers for whose values alone the trace holds
     counters: tuple[Counter, ...] = ()  # that it takes behind the tensors among the arguments
+    orders: list[list[int]] = field(default_factory=list)  # of axes in memory that it holds for
     changed: tuple[int, ...] = ()  # places of tensors it writes to; the first results are their values
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
+        if self.orders and self.orders != list(map(strided.order, tensors)):
+            return ORDER
         return growing.refusal(self.graph, tensors) if self.growing else ""
 
     def rewritten(self, decomposed: bool = False) -> "Capture":
@@ -155,7 +159,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     free_batch, free, known = terms.free_batch, terms.free, terms.known
     asking = None if terms.answers is None else Asking(terms.answers)
     traced = Traced(shell_of(module, whole=bool(terms.noted)), arguments, terms.noted, asking)
-    tensors = tuple(x.detach() for x in arguments.leaves)
+    tensors = apart([x.detach() for x in arguments.leaves])
     axes = [set(own) for own in free] or [set() for _ in tensors]
     for own, axis in zip(axes, terms.grows, strict=False):
         own |= set() if axis is None else {axis}
@@ -203,6 +207,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     if not found.functional and (changed or graph.unknown() or graph.mutation_shows()):
         found = found.rewritten()
     found.changed = places(found.graph, name)
+    found.orders = strided.orders(found.graph.nodes, tensors)
     strided.check(found.graph.nodes, name)
     check_faithful(name, program, traced.twin, tensors)
     return found

@@ -32,6 +32,13 @@ def changes(graph: Graph, name: str) -> bool:
     return bool(changed)
 
 
+def apart(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The tensors, copies where some share memory: what is written to one would show in another's trace."""
+    lie = [t.untyped_storage().data_ptr() if t.layout == torch.strided else None for t in tensors]
+    alone = (place is None or lie.count(place) == 1 for place in lie)
+    return tuple(t if own else t.clone() for t, own in zip(tensors, alone, strict=True))
+
+
 def places(graph: Graph, name: str) -> tuple[int, ...]:
     """The arguments of a graph without operations in place whose new values it gives, before its results.
 

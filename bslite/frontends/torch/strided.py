@@ -4,7 +4,7 @@ A value of bslite's lies in memory in the order of its axes. One of torch's may 
 transposition, say. Such a value is copied into the order that its places are meant in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
@@ -48,6 +48,20 @@ def check(nodes: "Iterable[Node]", name: str) -> None:
         source: Any = node.args[0] if operation(node) == "as_strided" else None
         if source is not None and source.op != "placeholder" and not takes_own(node):
             raise UnsupportedError(f"model {name!r}: its forward takes the strides of {source.name!r}")
+
+
+def orders(nodes: "Iterable[Node]", tensors: "Sequence[torch.Tensor]") -> list[list[int]]:
+    """The axes of each tensor from the farthest apart in memory to the nearest; nothing if no node takes
+    elements by their places: what is computed of a tensor lies in memory as that does.
+    """
+    if not any(operation(n) == "as_strided" for n in nodes):
+        return []
+    return [order(x) for x in tensors]
+
+
+def order(tensor: "torch.Tensor") -> list[int]:
+    """The axes of more than one position, from the farthest apart in memory to the nearest."""
+    return sorted((a for a, n in enumerate(tensor.shape) if n != 1), key=lambda a: -tensor.stride()[a])
 
 
 def _in_memory(tensor: "torch.Tensor") -> list[int] | None:
