@@ -77,8 +77,8 @@ class Kinds:
         self._refused: dict[Key, tuple[int, InTorch | None]] = {}  # such kinds -> how many had no trace, why
         self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
-        self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # in objects; which vary
-        self._fixed: set[Key] = set()  # such kinds, whose trace holds for one number alone
+        self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # by objects; which vary
+        self._fixed: set[Key] = set()  # kinds of call, whose trace holds for one number alone
         self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
 
     def restart(self) -> None:
@@ -169,15 +169,15 @@ class Kinds:
     def _counters(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], objects: Sequence[Any]
     ) -> tuple[Counter, ...]:
-        """The numbers in objects that are others at every call like this one, as far as earlier ones show, if
-        none is one or less, which a trace takes for fixed.
+        """The numbers in objects that are others from call to call with such objects, as far as earlier ones
+        show (a prompt, too), if none is one or less, which a trace takes for fixed.
         """
-        loose, now = _counting(args, kwargs), numbers(objects)
-        if loose in self._fixed:
+        if _counting(args, kwargs) in self._fixed:
             return ()
-        before, found = self._numbers.get(loose, (now, frozenset()))
+        alike, now = (len(args), *kwargs, *map(type, objects)), numbers(objects)
+        before, found = self._numbers.get(alike, (now, frozenset()))
         found |= {c for c, n in now.items() if before.get(c, n) != n}
-        self._numbers[loose] = now, found
+        self._numbers[alike] = now, found
         return tuple(sorted(c for c in found if c in now)) if all(now.get(c, 2) > 1 for c in found) else ()
 
     def _seldom(self, found: Key) -> bool:
