@@ -12,6 +12,7 @@ import torch
 from bslite.dropin.structure import GROWS
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.graph import Graph
+from bslite.frontends.torch.values import substituted
 
 Tensor = torch.Tensor
 ONE = "its cache holds one token: a trace would hold for that length alone"
@@ -99,13 +100,13 @@ def refusal(graph: Graph, tensors: Sequence[Tensor]) -> str:
             else:
                 pairs.append((traced.node.expr, size))
     for traced, size in pairs:
-        if (traced if isinstance(traced, int) else traced.subs(sizes)) != size:
+        if (traced if isinstance(traced, int) else substituted(traced, sizes)) != size:
             return f"a size is {size}, the trace holds for {traced}"
     for symbol, bounds in graph.program.range_constraints.items():
         if symbol in sizes and not bounds.lower <= sizes[symbol] <= bounds.upper:
             return f"a size is {sizes[symbol]}, the trace holds from {bounds.lower} to {bounds.upper}"
     for guard in _guards(graph):
-        if guard.free_symbols <= sizes.keys() and guard.subs(sizes) == False:  # noqa: E712 (sympy's own)
+        if guard.free_symbols <= sizes.keys() and substituted(guard, sizes) == False:  # noqa: E712 (sympy's)
             return f"sizes {sizes} are not those that the trace holds for: {guard}"
     return ""
 
@@ -119,5 +120,5 @@ def _guards(graph: Graph) -> list[Any]:
     for node in _inputs(graph):
         for size in getattr(node.meta.get("val"), "shape", ()):
             if not isinstance(size, int):
-                return [g.expr for g in getattr(size.node.shape_env, "guards", ())]
+                return list(dict.fromkeys(g.expr for g in getattr(size.node.shape_env, "guards", ())))
     return []
