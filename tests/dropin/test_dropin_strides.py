@@ -77,6 +77,22 @@ def test_places_in_memory_are_those_of_torch(name: str, training: bool) -> None:
         assert any("takes the strides of" in why or "by way of strides" in why for why in reasons)
 
 
+def test_torch_takes_them_from_what_bslite_has_made() -> None:
+    """Doubles are torch's; what they are made of lies in memory in the order of its axes."""
+
+    def forward(x: Any) -> Any:
+        y = torch.tanh(torch.tanh(x).softmax(-1) @ x.mT).mT.double()
+        return y.as_strided((4, 3), (1, 8)).float()
+
+    net, x = Fn(forward).eval(), torch.randn(8, 8, 5)
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x))
+    (kind,) = bslite.report(fast).kinds
+    assert [part.runs_in for part in kind.parts] == ["bslite"]
+    assert runner_of(fast).in_torch == {}
+
+
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("name", ["elements", "an_offset", "repeated"])
 def test_what_is_computed_lies_in_memory_as_what_it_is_computed_of(name: str, first: int) -> None:

@@ -230,10 +230,14 @@ class Walk:
         """Some sizes for which the trace holds, the example's at first. Those that values decide fit together
         if there are such sizes.
         """
-        claimed = claims(self.graph.program)
+        claimed = self._claims
         if self.sizes is None:
             return [numbers(claimed, most) or sized(most) for most in (FEW, FEW + 1)]
         return [numbers(claimed, FEW, probe) or sized(FEW, probe) for probe in self.sizes.probes()]
+
+    @functools.cached_property
+    def _claims(self) -> Sequence[Any]:
+        return claims(self.graph.program)
 
     def check_doubtful(self, spec: ModelSpec) -> None:
         """SpecError if the model takes sizes for which torch's trace does not hold."""

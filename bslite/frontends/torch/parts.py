@@ -15,7 +15,7 @@ from bslite.frontends.torch.export import FEW, MISSING, Walk
 from bslite.frontends.torch.graph import Graph, is_empty, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.ops.index import expanded
-from bslite.frontends.torch.sizes import claims, numbers
+from bslite.frontends.torch.sizes import numbers
 from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
 from bslite.spec import ModelSpec
 
@@ -90,9 +90,8 @@ class Survey(_OutsideWalk):
     ) -> None:  # fmt: skip
         super().__init__(graph, module, name)
         self._supported, self._growing = supported, growing
-        claimed = claims(graph.program)
-        whole = numbers(claimed, FEW) is not None
-        self._empty = frozenset[Any]() if whole else frozenset().union(*(e.free_symbols for e in claimed))
+        whole = numbers(self._claims, FEW) is not None
+        self._empty = frozenset[Any]().union(*(() if whole else (e.free_symbols for e in self._claims)))
         self.refused: dict[Node, Refusal] = {}
         self.buildable: set[Node] = set()
         self._foreign: dict[Node, str] = {}  # nodes whose values cannot enter a part, and why

@@ -34,10 +34,12 @@ def in_order(graph: Any) -> None:
         source: Any = node.args[0]
         axes = _in_memory(source.meta["val"])
         if axes is not None:
-            aten = load_torch().ops.aten
+            torch, aten = load_torch(), load_torch().ops.aten
+            plain = torch.contiguous_format  # in whatever order the source lies then
             with graph.inserting_before(node):
                 turned = put(graph, node, aten.permute.default, source, axes)
-                node.replace_input_with(source, put(graph, node, aten.clone.default, turned))
+                copied = put(graph, node, aten.clone.default, turned, memory_format=plain)
+                node.replace_input_with(source, copied)
 
 
 def check(nodes: "Iterable[Node]", name: str) -> None:
