@@ -114,6 +114,15 @@ class Blueprint:
         """The model of a part. ``shares``: one with the same weights, whose packed ones it takes."""
         return self.walk(tensors).build(part.nodes, part.inputs, part.outputs, shares)
 
+    def model(
+        self, part: Part, tensors: Mapping[str, Tensor], threads: int | None,
+        shares: ModelSpec | None = None, at_hand: Sequence[Model] = (),
+    ) -> Model:  # fmt: skip
+        """What runs a part, with the present weights: one ``at_hand``, or a new one."""
+        spec, gives = self.spec(part, tensors, shares), [n.meta["val"].dtype for n in part.outputs]
+        made = Model(spec, threads, gives=gives)
+        return next((m for m in at_hand if m.gives == made.gives and serves(m.spec, spec)), made)
+
     def values_of(self, key: str, tensors: Mapping[str, Tensor]) -> Tensor:
         """A parameter, buffer or constant by the name the export gave it."""
         program = self.capture.graph.program
@@ -217,10 +226,8 @@ class Executable:
         """``models_at_hand`` are used again where they fit; others share packed weights with ``shares``."""
         tensors = dict(named_tensors(module))
         self.blueprint = blueprint
-        specs = [blueprint.spec(part, tensors, shares) for part in blueprint.in_bslite]
         self.models = [
-            next((m for m in models_at_hand if serves(m.spec, spec)), None) or Model(spec, threads)
-            for spec in specs
+            blueprint.model(part, tensors, threads, shares, models_at_hand) for part in blueprint.in_bslite
         ]
         for model in self.models:
             model.beside_torch = blueprint.direct is None  # in parts, with operations of torch's between them

@@ -28,6 +28,7 @@ from bslite.frontends.torch.graph import Graph, transforms, writes
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.numbers import unsettled
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
+from bslite.frontends.torch.values import NARROW
 
 ONE = "a batch of one is traced for itself"
 UNFREE = "it could not be left free in a trace before"
@@ -154,7 +155,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     Raises UnsupportedError if the forward cannot be traced or does more than compute results from its
     arguments, and another `BsliteError` if bslite does not run a module in this mode or with such parameters.
     """
-    check_module(module)
+    check_module(module, *NARROW)
     check_hooks(module)
     free_batch, free, known = terms.free_batch, terms.free, terms.known
     asking = None if terms.answers is None else Asking(terms.answers)

@@ -17,11 +17,13 @@ from bslite.dropin import place
 from bslite.engines.common.cells import to_cells
 from bslite.engines.cpu.engine import engine_for
 from bslite.engines.cpu.threads import default_threads
+from bslite.frontends.torch import values
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import Array, Input, ModelSpec
 
 Tensor = torch.Tensor
 Call = Callable[[Sequence[Tensor]], list[Tensor]]
+NARROW = tuple(getattr(torch, name) for name in values.NARROW)  # see there
 MAX_CALLS = 64  # shapes and strides known: beyond, the least recently used are dropped
 
 
@@ -56,7 +58,8 @@ class Model:
 
     ``cells`` names inputs and outputs that are handed over as the engine has them: 4 bytes an element in
     float32 tensors, whatever their dtype; but the first ``proper`` outputs are of their dtypes. ``empty``
-    makes the outputs' tensors.
+    makes the outputs' tensors. ``gives``: the dtypes that the outputs of float32 are rounded to; by default
+    none is.
     """
 
     def __init__(
@@ -66,8 +69,10 @@ class Model:
         cells: Collection[str] = (),
         empty: Callable[[Sequence[int]], Tensor] | None = None,
         proper: int = 0,
+        gives: Sequence[torch.dtype] = (),
     ) -> None:
         self.proper = proper
+        self.gives = tuple(d if d in NARROW else torch.float32 for d in gives)
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
         self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
@@ -78,7 +83,7 @@ class Model:
 
     def prepared(self, tensors: Sequence[Tensor]) -> Call:
         """What to call for tensors of these shapes and strides."""
-        key = (*((t.shape, t.stride(), t.device) for t in tensors), self.threads or torch.get_num_threads())
+        key = (*((t.shape, t.stride(), t.dtype, t.device) for t in tensors), self.threads or torch.get_num_threads())
         return self._calls.get(key, lambda: self._prepare(tensors))
 
     def _prepare(self, tensors: Sequence[Tensor]) -> Call:
@@ -90,6 +95,8 @@ class Model:
         api.check_count(spec, list(tensors))
         ports = [replace(i, dtype="float32") if i.name in self.cells else i for i in spec.inputs]
         dtypes = [port.dtype for port in ports]
+        narrow = [t.dtype in NARROW for t in tensors]
+        tensors = [t.float() if wide else t for t, wide in zip(tensors, narrow, strict=True)]
         given = [api.as_array(port, t.detach(), torch) for port, t in zip(ports, tensors, strict=True)]
         arrays = [  # of the strides that `_cells` gives
             to_cells(x if x.dtype == np.float32 else np.asarray(x, order="C"), f"input {port.name!r}")
@@ -104,11 +111,20 @@ class Model:
             spec.dtypes[name] != "float32" and (i < self.proper or name not in self.cells)
             for i, name in enumerate(spec.outputs)
         ]
-        as_they_are = not any(others)
+        widening, rounding = any(narrow), any(dtype in NARROW for dtype in self.gives)
+        as_they_are = not any(others) and not rounding
         empty, shapes, run_at = self.empty, session.output_shapes, session.run_at
+        wanted = [
+            getattr(torch, spec.dtypes[name]) if other else dtype
+            for name, other, dtype in zip(
+                spec.outputs, others, self.gives or [torch.float32] * len(others), strict=True
+            )
+        ]
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:
             kept = []  # until the engine has read them
+            if widening:
+                given = [t.float() if wide else t for t, wide in zip(given, narrow, strict=True)]
             for i, (tensor, copy) in enumerate(zip(given, copied, strict=True)):
                 if dtypes[i] != "float32":
                     tensor = _cells(tensor, ports[i])
@@ -120,8 +136,8 @@ class Model:
             if as_they_are:
                 return made
             return [
-                y.view(torch.int32).to(getattr(torch, spec.dtypes[name])) if other else y
-                for y, name, other in zip(made, spec.outputs, others, strict=True)
+                (y.view(torch.int32) if other else y).to(dtype)
+                for y, other, dtype in zip(made, others, wanted, strict=True)
             ]
 
         return call

@@ -11,7 +11,7 @@ from bslite.dropin.stages import stages
 from bslite.frontends.torch.graph import Graph, draws, has_tensors, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.parts import Survey
-from bslite.frontends.torch.values import DTYPES, dtype_name, is_complex
+from bslite.frontends.torch.values import DTYPES, is_complex, kept_as
 
 Node = torch.fx.Node
 
@@ -179,7 +179,7 @@ def _read(graph: Graph, group: set[Node], nodes: list[Node]) -> list[Node]:
     for node in graph.nodes:
         if node.op != "placeholder" or node in graph.stored or missing.isdisjoint(_axes(node)):
             continue
-        if dtype_name(node.meta["val"]) in DTYPES:
+        if kept_as(node.meta["val"]) in DTYPES:
             taken.append(node)
             missing.difference_update(_axes(node))
     return taken

@@ -38,7 +38,7 @@ def tune(
             ours = [values[n] for n in part.inputs]
             if not all(x.numel() for x in ours):  # nothing to compute; other calls may have more
                 continue
-            model = Model(blueprint.spec(part, tensors), threads)
+            model = blueprint.model(part, tensors, threads)
             theirs = [values[n] for n in read]
             run = _waited_for(lambda m=model, x=ours: m(x), inputs)  # type: ignore[misc]
             peer = _waited_for(lambda t=module, x=theirs: t(*x), inputs)  # type: ignore[misc]

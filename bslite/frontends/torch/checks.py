@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 MOST_WRAPPED = 8  # functions around one
 
 
-def check_module(module: "torch.nn.Module") -> None:
-    """Raise unless ``module`` is a module in eval mode whose floating-point tensors are all float32.
+def check_module(module: "torch.nn.Module", *others: str) -> None:
+    """Raise unless ``module`` is a module in eval mode whose parameters are float32, or of ``others`` by
+    dtype.
 
     What never asks for its mode may be in training mode, as a new Sequential of old layers is, or a copy of a
     layer of einops.
@@ -29,7 +30,7 @@ def check_module(module: "torch.nn.Module") -> None:
         raise SpecError(
             f"bslite runs inference, but the model is in training mode ({_some(training)}); call .eval()"
         )
-    check_tensors(module, "complex64")
+    check_tensors(module, "complex64", *others)
 
 
 def in_training(layer: "torch.nn.Module") -> bool:

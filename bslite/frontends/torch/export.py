@@ -27,7 +27,7 @@ from bslite.frontends.torch.ops import MODULES, is_no_op
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.sizes import claims, numbers, sized
 from bslite.frontends.torch.store import Store
-from bslite.frontends.torch.values import DTYPES, Const, Pairs, concrete, dims, dtype_name
+from bslite.frontends.torch.values import DTYPES, Const, Pairs, concrete, dims, dtype_name, kept_as
 from bslite.ops import Shape
 from bslite.spec import GraphBuilder, ModelSpec
 
@@ -83,7 +83,7 @@ class Walk:
             elif has_tensors(node):
                 shape = dims(node.meta["val"])
                 declared = [d if isinstance(d, int) else self._name(d) for d in shape]
-                dtype = dtype_name(node.meta["val"])
+                dtype = kept_as(node.meta["val"])
                 self.results[node] = self.store.input(node.name, shape, declared, next(examples), dtype)
             else:
                 self.results[node] = getattr(specs[node.name].arg, "value", None)
@@ -171,7 +171,7 @@ class Walk:
 
     def _outputs(self) -> list[str]:
         """Names of the output values."""
-        by_name = {node.name: result for node, result in self.results.items()}
+        by_name = {node.name: (node, result) for node, result in self.results.items()}
         names = []
         for spec in self.graph.program.graph_signature.output_specs:
             if spec.kind.name == "USER_INPUT_MUTATION":
@@ -182,9 +182,10 @@ class Walk:
                 if spec.arg.value is not None:
                     self._whole_problem(f"returns {spec.arg.value!r}")
             else:
-                result = by_name.get(spec.arg.name)
-                if isinstance(result, Const) and dtype_name(result.data) not in DTYPES:
-                    self._whole_problem(f"returns {dtype_name(result.data)}")
+                node, result = by_name.get(spec.arg.name, (None, None))
+                dtype = dtype_name(node.meta["val"]) if node and has_tensors(node) else ""
+                if isinstance(result, (Value, Const)) and dtype not in DTYPES:
+                    self._whole_problem(f"returns {dtype}")
                 elif isinstance(result, Pairs):
                     self._whole_problem(f"returns {result.dtype}")
                 elif isinstance(result, (Value, Const)):
@@ -208,9 +209,9 @@ class Walk:
 
     def _stand_in(self, traced: Any) -> Any:
         """A value like the traced tensor that no layer makes; MISSING where bslite has no such values."""
-        if not hasattr(traced, "dtype") or dtype_name(traced) not in DTYPES:
+        if not hasattr(traced, "dtype") or kept_as(traced) not in DTYPES:
             return MISSING
-        value = Value(f"stand-in {len(self.store.shapes)}", dims(traced), dtype_name(traced))
+        value = Value(f"stand-in {len(self.store.shapes)}", dims(traced), kept_as(traced))
         self.store.shapes[value.name], self.store.dtypes[value.name] = value.shape, value.dtype
         return value
 
@@ -288,7 +289,7 @@ def bind(builder: Any, site: Site, args: Any, kwargs: Any) -> inspect.BoundArgum
 def result_dtype(node: "Node") -> str:
     """dtype of the operation's (first) result."""
     value = node.meta["val"]
-    return dtype_name(value[0] if isinstance(value, (tuple, list)) else value)
+    return kept_as(value[0] if isinstance(value, (tuple, list)) else value)
 
 
 def paired(arguments: Any) -> Any:

@@ -16,7 +16,7 @@ from bslite.frontends.torch.graph import Graph, is_empty, is_getitem
 from bslite.frontends.torch.names import call_of
 from bslite.frontends.torch.ops.index import expanded
 from bslite.frontends.torch.sizes import numbers
-from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, dtype_name
+from bslite.frontends.torch.values import DTYPES, Const, concrete, dims, kept_as
 from bslite.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _OutsideWalk(Walk):
     def _declare(self, node: "Node") -> Value:
         """The tensor that ``node`` makes, as an input. SpecError where bslite has no such values."""
         value = node.meta["val"]
-        dtype = dtype_name(value)
+        dtype = kept_as(value)
         if dtype not in DTYPES:
             raise SpecError(f"takes {dtype}; bslite has {', '.join(DTYPES)}")
         shape = dims(value)

@@ -8,7 +8,8 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.common.store import Store as AnyStore
 from bslite.frontends.common.values import Const as AnyConst
 from bslite.frontends.common.values import Dims, Value
-from bslite.frontends.torch.values import DTYPES, Const, Number, Operand, dtype_name
+from bslite.frontends.torch.values import DTYPES, NARROW, Const, Number, Operand, dtype_name, kept_as
+from bslite.frontends.torch.widened import widened
 from bslite.spec import Array, GraphBuilder
 
 if TYPE_CHECKING:
@@ -34,12 +35,13 @@ class Store(AnyStore["torch.Tensor"]):
         return data.data_ptr(), tuple(data.shape), data.stride(), data.dtype
 
     def array(self, const: "AnyConst[torch.Tensor]") -> Array:
-        if dtype_name(const.data) not in DTYPES:
+        if kept_as(const.data) not in DTYPES:
             raise SpecError(
                 f"parameter {const.key!r} is {dtype_name(const.data)}, expected {' or '.join(DTYPES)}"
             )
         data = const.data.detach().cpu()
-        made: Array = (data if _dense(data) else data.contiguous()).numpy()
+        data = data if _dense(data) else data.contiguous()
+        made: Array = widened(data) if dtype_name(data) in NARROW else data.numpy()
         return made
 
     def constant(self, key: str, const: "AnyConst[torch.Tensor]") -> Value:

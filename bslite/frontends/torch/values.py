@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 #: The dtypes that the builders know; torch's bytes stay in torch.
 DTYPES = tuple(t for t in ops.DTYPES if t not in ops.BYTES)
+#: torch's floats of 16 bits. Values of them are float32 in bslite, which has each of their numbers; what torch
+#: reads of such values it reads rounded.
+NARROW = ("bfloat16", "float16")
 
 
 class Const(AnyConst["torch.Tensor"]):
@@ -26,7 +29,7 @@ class Const(AnyConst["torch.Tensor"]):
         """The dtype of the value it becomes. A single number of a type that bslite lacks becomes float32, as
         torch promotes it.
         """
-        name, inexact = dtype_name(self.data), self.data.is_floating_point() or self.data.is_complex()
+        name, inexact = kept_as(self.data), self.data.is_floating_point() or self.data.is_complex()
         return name if name in DTYPES or (inexact and self.data.ndim) else "float32"
 
 
@@ -59,6 +62,12 @@ Number = int | float
 def dtype_name(tensor: "torch.Tensor") -> str:
     """``"float32"`` for torch.float32."""
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def kept_as(tensor: "torch.Tensor") -> str:
+    """The dtype of the value that a tensor becomes, which is one of `DTYPES` if bslite has such values."""
+    name = dtype_name(tensor)
+    return "float32" if name in NARROW else name
 
 
 def is_complex(traced: Any) -> bool:

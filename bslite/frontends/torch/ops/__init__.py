@@ -14,7 +14,7 @@ from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import TABLE, aten, operation
 from bslite.frontends.torch.ops.buckets import zero_is_discarded
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Operand, dtype_name
+from bslite.frontends.torch.values import Operand, kept_as
 from bslite.ops import INTEGERS
 from bslite.registry import load_modules
 
@@ -39,7 +39,7 @@ NO_OPS = (
 def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
     if s.operation.endswith("dropout") and args[1]:
         raise Unsupported("called with training=True")
-    made = dtype_name(s.node.meta["val"])
+    made = kept_as(s.node.meta["val"])
     if x.dtype == made:
         return x
     if x.dtype == "float32" and made in INTEGERS and zero_is_discarded(s.node):

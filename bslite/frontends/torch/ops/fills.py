@@ -10,7 +10,7 @@ from bslite.frontends.torch.counting import count, filled, number
 from bslite.frontends.torch.operands import converted, inner
 from bslite.frontends.torch.ops.index import expanded
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Const, Operand, dtype_name, expression_of
+from bslite.frontends.torch.values import Const, Operand, expression_of, kept_as
 
 
 @aten("arange", "arange.start", "arange.start_step")
@@ -18,7 +18,7 @@ def arange(s: Site, *bounds: Any, **_: Any) -> Operand:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     if not isinstance(step, int) or any(isinstance(b, float) for b in bounds):
         raise Varies("by steps that are no known integers, to a bound that depends on a free size")
-    dtype, start = dtype_name(s.node.meta["val"]), expression_of(start)
+    dtype, start = kept_as(s.node.meta["val"]), expression_of(start)
     if step == 1:
         made = count(s, s.shape[0], start)
     else:
@@ -35,7 +35,7 @@ def fill(s: Site, _: Any, *rest: Any, **__: Any) -> Operand:
     value = rest[-1] if value is None else value
     if not isinstance(value, (bool, int, float)):
         raise Unsupported("with a value that is computed")
-    return filled(s, s.shape, value, dtype_name(s.node.meta["val"]))
+    return filled(s, s.shape, value, kept_as(s.node.meta["val"]))
 
 
 @aten("fill")

@@ -10,7 +10,7 @@ from bslite.frontends.common.values import Dims
 from bslite.frontends.torch.builders import aten, operation
 from bslite.frontends.torch.counting import filled
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Operand, dtype_name
+from bslite.frontends.torch.values import Operand, kept_as
 
 ROLES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 CELLS = tuple(f"{kind}_cell" for kind in KINDS)
@@ -25,7 +25,7 @@ def zeros(s: Site, *_: Any, **__: Any) -> Zeros | Operand:
     """The state that a recurrent module makes if it is given none, or any other; its size is free."""
     if all(operation(user) in (*KINDS, *CELLS, "bslite.recurrent") for user in s.users):
         return Zeros()
-    return filled(s, s.shape, 0, dtype_name(s.node.meta["val"]))
+    return filled(s, s.shape, 0, kept_as(s.node.meta["val"]))
 
 
 def _piece(s: Site, x: Operand, start: int, stop: int, axis: int = 0) -> Operand:

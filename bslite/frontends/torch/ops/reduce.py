@@ -7,7 +7,7 @@ from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten
 from bslite.frontends.torch.operands import converted, inner
 from bslite.frontends.torch.site import Site
-from bslite.frontends.torch.values import Operand, dtype_name
+from bslite.frontends.torch.values import Operand, kept_as
 
 
 def axes_of(x: Operand, dim: Any) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def mean(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) 
 
 @aten("sum", "prod")
 def in_result_dtype(s: Site, x: Operand, dim: Any = None, keepdim: bool = False, **_: Any) -> Operand:
-    return reduced(s, s.operation, converted(s, x, dtype_name(s.node.meta["val"])), dim, keepdim)
+    return reduced(s, s.operation, converted(s, x, kept_as(s.node.meta["val"])), dim, keepdim)
 
 
 @aten("amax", "amin", "logsumexp")
@@ -168,4 +168,4 @@ def running_extreme(s: Site, x: Operand, dim: int) -> list[Operand | None]:
 
 @aten("cumsum", "cumprod")
 def cumulative(s: Site, x: Operand, dim: int, *, dtype: Any = None) -> Operand:
-    return s.emit(s.operation, converted(s, x, dtype_name(s.node.meta["val"])), axis=dim)
+    return s.emit(s.operation, converted(s, x, kept_as(s.node.meta["val"])), axis=dim)
