@@ -229,8 +229,8 @@ class Executable:
         self.models = [
             blueprint.model(part, tensors, threads, shares, models_at_hand) for part in blueprint.in_bslite
         ]
-        for model in self.models:
-            model.beside_torch = blueprint.direct is None  # in parts, with operations of torch's between them
+        for model in self.models:  # in parts, with operations of torch's between them, or that round
+            model.beside_torch = blueprint.direct is None or model.rounds
         self._tensors = [blueprint.values_of(key, tensors) for key in blueprint.held]
         self._calls: list[Call] = [
             unless_empty(model, blueprint.capture.graph, part, lambda key: blueprint.values_of(key, tensors))

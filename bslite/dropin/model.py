@@ -72,7 +72,8 @@ class Model:
         gives: Sequence[torch.dtype] = (),
     ) -> None:
         self.proper = proper
-        self.gives = tuple(d if d in NARROW else torch.float32 for d in gives)
+        self.gives = tuple(d if d in NARROW else torch.float32 for d in gives or spec.outputs)
+        self.rounds = any(d in NARROW for d in self.gives)
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
         self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
@@ -83,7 +84,10 @@ class Model:
 
     def prepared(self, tensors: Sequence[Tensor]) -> Call:
         """What to call for tensors of these shapes and strides."""
-        key = (*((t.shape, t.stride(), t.dtype, t.device) for t in tensors), self.threads or torch.get_num_threads())
+        key = (
+            *((t.shape, t.stride(), t.dtype, t.device) for t in tensors),
+            self.threads or torch.get_num_threads(),
+        )
         return self._calls.get(key, lambda: self._prepare(tensors))
 
     def _prepare(self, tensors: Sequence[Tensor]) -> Call:
@@ -111,14 +115,11 @@ class Model:
             spec.dtypes[name] != "float32" and (i < self.proper or name not in self.cells)
             for i, name in enumerate(spec.outputs)
         ]
-        widening, rounding = any(narrow), any(dtype in NARROW for dtype in self.gives)
-        as_they_are = not any(others) and not rounding
+        widening, as_they_are = any(narrow), not any(others) and not self.rounds
         empty, shapes, run_at = self.empty, session.output_shapes, session.run_at
         wanted = [
             getattr(torch, spec.dtypes[name]) if other else dtype
-            for name, other, dtype in zip(
-                spec.outputs, others, self.gives or [torch.float32] * len(others), strict=True
-            )
+            for name, other, dtype in zip(spec.outputs, others, self.gives, strict=True)
         ]
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:

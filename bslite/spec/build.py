@@ -37,14 +37,10 @@ class GraphBuilder:
         self.nodes.append(Node(unique, op, inputs, params or {}, attrs))
         return unique
 
-    def build(self, *outputs: str, labels: Sequence[str] = (), shares: ModelSpec | None = None) -> ModelSpec:
-        """The validated model; ``labels``: what its outputs are called, by default as their layers."""
+    def build(self, *outputs: str, labels: Sequence[str] = (), **more: Any) -> ModelSpec:
+        """The validated model; ``labels``: what its outputs are called, by default as their layers; ``more``:
+        other fields of it.
+        """
         return ModelSpec(
-            self.name,
-            tuple(self.inputs),
-            tuple(self.nodes),
-            outputs,
-            self.params,
-            tuple(labels),
-            shares=shares,
+            self.name, tuple(self.inputs), tuple(self.nodes), outputs, self.params, tuple(labels), **more
         )

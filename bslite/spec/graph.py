@@ -146,6 +146,9 @@ class Graph:
     owners: tuple[Any, ...] = field(default=(), repr=False)
     #: A model that holds the same parameters: engines share what they pack of them.
     shares: "Graph | None" = field(default=None, repr=False)
+    #: Of a model in bfloat16: the parameters that are float32 where it comes from. Products of all others may
+    #: be of bfloat16 numbers at every precision but "ieee". None: a model in float32.
+    unrounded: "frozenset[str] | None" = field(default=None, repr=False)
     #: dtype of every value, by name
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 

@@ -45,6 +45,7 @@ class Engine:
 
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
         self.derived: Derived = Derived(None if like is None else like.derived)
+        self._unrounded = spec.unrounded
         self.spec = simplify(spec, self.derived, dots=has_dots() or (False if SATURATES else None))
         #: Where a parameter lies -> registers of the panels it was packed in, which other plans take again.
         self._widths: dict[Any, int] = {} if like is None else like._widths
@@ -79,7 +80,7 @@ class Engine:
         def make() -> Session:
             known = ((key, self._widths.get(place_of(a))) for key, a in self.spec.params.items())
             packed_in = {key: width for key, width in known if width} if self._widths else {}
-            machine, chosen = detect(threads), tuning or Tuning(precision=precision)
+            machine, chosen = detect(threads), self._own(tuning or Tuning(precision=precision))
             plan = build_plan(
                 self.spec,
                 shapes,
@@ -91,7 +92,9 @@ class Engine:
                     chosen,
                     packed=packed_in,
                     runs=self._runs,
-                    inexact=self._inexact if rounds(machine, chosen.precision) else frozenset(),
+                    inexact=chosen.inexact | self._inexact
+                    if rounds(machine, chosen.precision)
+                    else frozenset(),
                 ),
             )
             packed = Derived(self.derived)  # kept with the session: constants of a size go when its plan goes
@@ -109,6 +112,12 @@ class Engine:
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning or precision)
         return self._sessions.get(key, make)
+
+    def _own(self, tuning: Tuning) -> Tuning:
+        """At the precision that the model itself has, where it is of bfloat16 and no other is asked for."""
+        if self._unrounded is None or tuning.precision in (Precision.IEEE, Precision.BFLOAT16):
+            return tuning
+        return dataclasses.replace(tuning, precision=Precision.BFLOAT16, inexact=self._unrounded)
 
     @functools.cached_property
     def _inexact(self) -> frozenset[str]:

@@ -192,7 +192,7 @@ class PartWalk(_OutsideWalk):
         if self.problems:
             raise SpecError(report(self.store.builder.name, self.problems))
         names = [self.store.value(self._in_full(n)).name for n in outputs]
-        spec = self.store.builder.build(*names, shares=shares)
+        spec = self.store.builder.build(*names, shares=shares, unrounded=self.store.unrounded())
         self._check_shapes(spec)
         return spec
 

@@ -68,7 +68,21 @@ class Site(AnySite):
         dtypes = taken_dtypes(op, inputs, given, attrs)
         keys = {role: self._param(role, p) for role, p in given.items()}
         sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
-        return self.store.add(op, name, sources, keys, attrs, self.shape if inner is None else inner)
+        made = self.store.add(op, name, sources, keys, attrs, self.shape if inner is None else inner)
+        if ops.get(op).kind is ops.Kind.CONTRACTION and inputs[0].shape[-1:] != (1,):
+            self.store.products[made.name] = self._of_bfloat16(*inputs, *given.values())
+        return made
+
+    def _of_bfloat16(self, *operands: Operand) -> bool:
+        """Whether what the operation reads, and the constants among the operands of an op that it becomes,
+        are bfloat16 where the model comes from.
+        """
+        torch = load_torch()
+        read = [a.meta.get("val") for a in self.node.all_input_nodes] + [
+            x.data for x in operands if isinstance(x, Const)
+        ]
+        floats = [t for t in read if isinstance(t, torch.Tensor) and t.is_floating_point()]
+        return all(t.dtype == torch.bfloat16 for t in floats)
 
     def results(self, first: Value) -> Any:
         """``first`` as what the operation returns: itself, or a list of results of which no other is read."""

@@ -29,6 +29,7 @@ class Store(AnyStore["torch.Tensor"]):
         self._scalars: dict[str, Const] = {}
         self.lines: dict[Any, Value] = {}  # ones as many as a free size
         self.bounds: list[tuple[Any, int]] = []  # sizes, and the most that a run does not refuse
+        self.products: dict[str, bool] = {}  # of several terms: whether factors are of bfloat16 there
         self.unflattened: dict[str, Value] = {}  # a reshaped value -> what it was before
 
     def identity(self, data: "torch.Tensor") -> tuple[Any, ...]:
@@ -57,6 +58,15 @@ class Store(AnyStore["torch.Tensor"]):
         of_params = {role: self.builder.params[key].dtype.name for role, key in params.items()}
         dtype = node.declaration.dtype([self.dtypes[i] for i in inputs], of_params, node.attrs)
         return self.note(Value(unique, shape, dtype))
+
+    def unrounded(self) -> frozenset[str] | None:
+        """`ModelSpec.unrounded`; None also where some products are of float32 and no parameter tells them from
+        the others.
+        """
+        exact = [n for n in self.builder.nodes if self.products.get(n.name) is False]
+        if not any(self.products.values()) or any(n.op != "linear" for n in exact):
+            return None
+        return frozenset(n.params["weight"] for n in exact)
 
     def input(
         self, name: str, shape: Dims, declared: Sequence[int | str], example: Sequence[int], dtype: str

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 #: The dtypes that the builders know; torch's bytes stay in torch.
 DTYPES = tuple(t for t in ops.DTYPES if t not in ops.BYTES)
-#: torch's floats of 16 bits. Values of them are float32 in bslite, which has each of their numbers; what torch
-#: reads of such values it reads rounded.
+#: torch's floats of 16 bits. Such values are float32 in bslite, which has each of their numbers; torch gets
+#: them rounded.
 NARROW = ("bfloat16", "float16")
 
 
