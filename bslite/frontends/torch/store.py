@@ -60,8 +60,8 @@ class Store(AnyStore["torch.Tensor"]):
         return self.note(Value(unique, shape, dtype))
 
     def unrounded(self) -> frozenset[str] | None:
-        """`ModelSpec.unrounded`; None also where some products are of float32 and no parameter tells them from
-        the others.
+        """`ModelSpec.unrounded`; None also where products of float32 are among them that no parameter tells
+        from the others.
         """
         exact = [n for n in self.builder.nodes if self.products.get(n.name) is False]
         if not any(self.products.values()) or any(n.op != "linear" for n in exact):
