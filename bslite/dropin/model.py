@@ -23,7 +23,7 @@ from bslite.spec import Array, Input, ModelSpec
 
 Tensor = torch.Tensor
 Call = Callable[[Sequence[Tensor]], list[Tensor]]
-NARROW = tuple(getattr(torch, name) for name in values.NARROW)  # see there
+NARROW = tuple(getattr(torch, name) for name in values.NARROW)
 MAX_CALLS = 64  # shapes and strides known: beyond, the least recently used are dropped
 
 
@@ -58,8 +58,8 @@ class Model:
 
     ``cells`` names inputs and outputs that are handed over as the engine has them: 4 bytes an element in
     float32 tensors, whatever their dtype; but the first ``proper`` outputs are of their dtypes. ``empty``
-    makes the outputs' tensors. ``gives``: the dtypes that the outputs of float32 are rounded to; by default
-    none is.
+    makes the outputs' tensors. ``gives``: dtypes of 16 bits to which outputs of float32 are rounded, others
+    where they are not; by default none is. Inputs of 16 bits are widened.
     """
 
     def __init__(
@@ -72,8 +72,7 @@ class Model:
         gives: Sequence[torch.dtype] = (),
     ) -> None:
         self.proper = proper
-        self.gives = tuple(d if d in NARROW else torch.float32 for d in gives or spec.outputs)
-        self.rounds = any(d in NARROW for d in self.gives)
+        self.gives = tuple(d if d in NARROW else None for d in gives)
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
         self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
@@ -84,11 +83,34 @@ class Model:
 
     def prepared(self, tensors: Sequence[Tensor]) -> Call:
         """What to call for tensors of these shapes and strides."""
-        key = (
-            *((t.shape, t.stride(), t.dtype, t.device) for t in tensors),
-            self.threads or torch.get_num_threads(),
-        )
-        return self._calls.get(key, lambda: self._prepare(tensors))
+        kinds = [(t.shape, t.stride(), t.dtype, t.device) for t in tensors]
+        key = (*kinds, self.threads or torch.get_num_threads())
+        return self._calls.get(key, lambda: self._converting(tensors))
+
+    @property
+    def rounds(self) -> bool:
+        """Whether some output is rounded."""
+        return any(self.gives)
+
+    def _converting(self, tensors: Sequence[Tensor]) -> Call:
+        """A function that has torch widen the inputs and round the outputs, where they are of 16 bits."""
+        narrow, gives = [i for i, t in enumerate(tensors) if t.dtype in NARROW], self.gives
+
+        def widened(given: Sequence[Tensor]) -> list[Tensor]:
+            wide = list(given)
+            for i in narrow:
+                wide[i] = wide[i].float()
+            return wide
+
+        call = self._prepare(widened(tensors))
+        if not (narrow or self.rounds):
+            return call
+
+        def converting(given: Sequence[Tensor]) -> list[Tensor]:
+            made = call(widened(given))
+            return [y.to(d) if d else y for y, d in zip(made, gives, strict=True)] if gives else made
+
+        return converting
 
     def _prepare(self, tensors: Sequence[Tensor]) -> Call:
         spec = self.spec
@@ -99,8 +121,6 @@ class Model:
         api.check_count(spec, list(tensors))
         ports = [replace(i, dtype="float32") if i.name in self.cells else i for i in spec.inputs]
         dtypes = [port.dtype for port in ports]
-        narrow = [t.dtype in NARROW for t in tensors]
-        tensors = [t.float() if wide else t for t, wide in zip(tensors, narrow, strict=True)]
         given = [api.as_array(port, t.detach(), torch) for port, t in zip(ports, tensors, strict=True)]
         arrays = [  # of the strides that `_cells` gives
             to_cells(x if x.dtype == np.float32 else np.asarray(x, order="C"), f"input {port.name!r}")
@@ -115,17 +135,11 @@ class Model:
             spec.dtypes[name] != "float32" and (i < self.proper or name not in self.cells)
             for i, name in enumerate(spec.outputs)
         ]
-        widening, as_they_are = any(narrow), not any(others) and not self.rounds
+        as_they_are = not any(others)
         empty, shapes, run_at = self.empty, session.output_shapes, session.run_at
-        wanted = [
-            getattr(torch, spec.dtypes[name]) if other else dtype
-            for name, other, dtype in zip(spec.outputs, others, self.gives, strict=True)
-        ]
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:
             kept = []  # until the engine has read them
-            if widening:
-                given = [t.float() if wide else t for t, wide in zip(given, narrow, strict=True)]
             for i, (tensor, copy) in enumerate(zip(given, copied, strict=True)):
                 if dtypes[i] != "float32":
                     tensor = _cells(tensor, ports[i])
@@ -137,8 +151,8 @@ class Model:
             if as_they_are:
                 return made
             return [
-                (y.view(torch.int32) if other else y).to(dtype)
-                for y, other, dtype in zip(made, others, wanted, strict=True)
+                y.view(torch.int32).to(getattr(torch, spec.dtypes[name])) if other else y
+                for y, name, other in zip(made, spec.outputs, others, strict=True)
             ]
 
         return call

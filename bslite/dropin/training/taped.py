@@ -26,11 +26,13 @@ from bslite.frontends.torch.graph import Graph, draws, is_getitem, transforms
 from bslite.frontends.torch.noticing import noticing
 from bslite.frontends.torch.parts import Survey
 from bslite.frontends.torch.training import CUMULATIVE, rewrite
+from bslite.frontends.torch.values import is_narrow
 from bslite.gradients import gradient, weights_as_inputs
 from bslite.spec import GraphBuilder
 
 COMPUTED = "computed from a parameter or buffer"
 STOPS = "no gradient passes"
+NARROW = "of 16 bits, which bslite does not train"
 DRAWN = "torch's generator draws it"
 
 
@@ -207,6 +209,8 @@ class TapedSurvey(Survey):
 def _left(node: Node) -> str:
     """Why torch has to run an operation; empty if it has not."""
     name, args = operation(node), node.args
+    if any(is_narrow(n.meta.get("val")) for n in (node, *node.all_input_nodes)):
+        return NARROW
     if name == "bslite.noise":
         return DRAWN
     if name == "detach":

@@ -70,6 +70,12 @@ def kept_as(tensor: "torch.Tensor") -> str:
     return "float32" if name in NARROW else name
 
 
+def is_narrow(traced: Any) -> bool:
+    """Whether a traced value is a tensor of floats of 16 bits, or has some among its several."""
+    values = traced if isinstance(traced, (tuple, list)) else (traced,)
+    return any(isinstance(v, load_torch().Tensor) and dtype_name(v) in NARROW for v in values)
+
+
 def is_complex(traced: Any) -> bool:
     """Whether a traced value is a tensor of complex numbers, or has some among its several."""
     values = traced if isinstance(traced, (tuple, list)) else (traced,)
