@@ -30,10 +30,19 @@ def call(
     return in_precision(made, dtype)
 
 
+def to_bfloat16(x: Array) -> Array:
+    """float32 numbers, each the nearest bfloat16, of two the even one; as they are where that is infinite."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    near = (bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))) & np.uint32(0xFFFF0000)
+    made = near.view(np.float32)
+    return np.where(np.isfinite(made), made, x)
+
+
 def layers(
-    spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64
+    spec: ModelSpec, inputs: Sequence[Array], dtype: npt.DTypeLike = np.float64, rounded: bool = False
 ) -> Iterator[tuple[Node, Array]]:
-    """Yield ``(node, value)`` for every layer in order, computed in ``dtype``.
+    """Yield ``(node, value)`` for every layer in order, computed in ``dtype``; ``rounded``: in float32, and
+    each value to bfloat16, as a machine has it that keeps values so.
 
     Values no later layer needs are dropped, so a caller that keeps none holds little memory.
     """
@@ -46,6 +55,8 @@ def layers(
             value = call(node.op, [values[i] for i in node.inputs], spec.node_params(node), node.attrs, dtype)
         except InputError as e:
             raise InputError(f"layer {node.name!r}: {e}") from None
+        if rounded and value.dtype.kind == "f":
+            value = to_bfloat16(value)
         values[node.name] = value
         yield node, value
         for name in {*node.inputs, node.name}:

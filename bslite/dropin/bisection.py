@@ -1,5 +1,6 @@
 """`bisect`: the first layer whose values depart from the reference, and a small model that reproduces it."""
 
+import copy
 from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from bslite import verification
 from bslite.dropin.blueprint import draw
 from bslite.dropin.capture import capture
+from bslite.dropin.model import NARROW, widened
 from bslite.dropin.reproducer import Suspect, narrowed, smallest, write
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import run_graph
@@ -80,17 +82,20 @@ def bisect(
 
     ``model``: a module in eval mode, or one made by `bslite.optimize`. ``x``: a tensor, or a tuple of the
     forward's positional arguments. ``backend``: "cpu" or "cuda", by default that of the device the tensors
-    are on; torch computes where they are. The first layer that departs is named, and the smallest model found
-    that shows the fault is written to ``folder`` (``bslite-<layer>`` if not given), with a script that runs
-    it.
+    are on; torch computes where they are, numbers of 16 bits in float32. The first layer that departs is
+    named, and the smallest model found that shows the fault is written to ``folder`` (``bslite-<layer>`` if
+    not given), with a script that runs it.
 
-    Raises InputError for arguments without a float32 tensor, UnsupportedError for a module that cannot be
+    Raises InputError for arguments without a tensor, UnsupportedError for a module that cannot be
     traced, EngineError for a backend that does not exist or cannot run here.
     """
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"bisect() takes a torch.nn.Module, got {type(model).__name__}")
     module = original_of(model)
     args = tuple(x) if isinstance(x, (tuple, list)) else (x,)
+    if any(t.dtype in NARROW for t in (*args, *module.parameters()) if isinstance(t, torch.Tensor)):
+        module = copy.deepcopy(module).float()  # torch's errors in 16 bits are no faults
+        args = torch.utils._pytree.tree_map_only(torch.Tensor, widened, args)
     arguments = Structure((args, {}), lambda v: isinstance(v, torch.Tensor), empty=True)
     inputs: list[torch.Tensor] = [t.detach() for t in arguments.leaves]
     if not inputs:

@@ -48,6 +48,11 @@ def _same(a: Array, b: Array) -> bool:
     return (a.ctypes.data, a.strides) == (b.ctypes.data, b.strides) or a.tobytes() == b.tobytes()
 
 
+def widened(tensor: Tensor) -> Tensor:
+    """A tensor of 16 bits as float32, any other as it is."""
+    return tensor.float() if tensor.dtype in NARROW else tensor
+
+
 def new(shape: Sequence[int]) -> Tensor:
     """A float32 tensor of the host."""
     return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
@@ -94,20 +99,13 @@ class Model:
 
     def _converting(self, tensors: Sequence[Tensor]) -> Call:
         """A function that has torch widen the inputs and round the outputs, where they are of 16 bits."""
-        narrow, gives = [i for i, t in enumerate(tensors) if t.dtype in NARROW], self.gives
-
-        def widened(given: Sequence[Tensor]) -> list[Tensor]:
-            wide = list(given)
-            for i in narrow:
-                wide[i] = wide[i].float()
-            return wide
-
-        call = self._prepare(widened(tensors))
+        narrow, gives = any(t.dtype in NARROW for t in tensors), self.gives
+        call = self._prepare([*map(widened, tensors)])
         if not (narrow or self.rounds):
             return call
 
         def converting(given: Sequence[Tensor]) -> list[Tensor]:
-            made = call(widened(given))
+            made = call([*map(widened, given)])
             return [y.to(d) if d else y for y, d in zip(made, gives, strict=True)] if gives else made
 
         return converting

@@ -50,7 +50,8 @@ def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_inference() or tensor.device.type != "cpu" or tensor.layout != torch.strided:
         return tensor
     with torch.inference_mode(False):
-        made = torch.from_numpy(tensor.detach().numpy())
+        bits = {torch.bfloat16: torch.int16}.get(tensor.dtype, tensor.dtype)  # of which NumPy has arrays
+        made = torch.from_numpy(tensor.detach().view(bits).numpy()).view(tensor.dtype)
         return torch.nn.Parameter(made, False) if isinstance(tensor, torch.nn.Parameter) else made
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.model import widened
 from bslite.dropin.place import as_tensor
 from bslite.dropin.runner import runner_of
 from bslite.dropin.signature import signature
@@ -53,6 +54,7 @@ def verified(module: Any, given: Any) -> tuple[ModelSpec, list[Tensor], Callable
 
     def theirs(*_: Tensor) -> list[Tensor]:
         values.update(values or run_graph(blueprint, held, tensors, part.outputs))
-        return [values[node] for node in part.outputs]
+        return [widened(values[node]) for node in part.outputs]
 
-    return blueprint.spec(part, held), [tensors[taken.index(n)] for n in part.inputs], theirs
+    given = [widened(tensors[taken.index(n)]) for n in part.inputs]
+    return blueprint.spec(part, held), given, theirs

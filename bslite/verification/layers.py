@@ -62,10 +62,12 @@ def check_layers(
 
 
 def _references(spec: ModelSpec, inputs: list[Array]) -> Iterator[tuple[Node, Array, Array]]:
-    """Each layer's value in float64 and in float32, side by side."""
+    """Each layer's value in float64 and in float32, side by side; of a model in bfloat16 each of the latter
+    is rounded to that.
+    """
     from bslite.reference import layers
 
     double = layers(spec, inputs, np.float64)
-    single = layers(spec, inputs, np.float32)
+    single = layers(spec, inputs, np.float32, rounded=spec.unrounded is not None)
     for (node, exact), (_, near) in zip(double, single, strict=True):
         yield node, exact, near

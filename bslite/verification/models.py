@@ -81,7 +81,8 @@ def verify(
         check(name, "output " + ops.get(name, "input"), got, *kept[name], theirs[i] if theirs else None)
         for i, (name, got) in enumerate(zip(spec.outputs, first, strict=True))
     )
-    return Verification(spec.name, layers, outputs, same_bits(first, again), agree, engine.backend)
+    peer = "float32" if spec.unrounded is None else "bfloat16"
+    return Verification(spec.name, layers, outputs, same_bits(first, again), agree, engine.backend, peer)
 
 
 def _verify_pieces(

@@ -16,6 +16,7 @@ class Verification:
     repeatable: bool  # two runs gave the same bits
     threads_agree: bool | None  # one thread and all threads gave the same bits; None: there are no threads
     backend: str = "cpu"
+    peer: str = "float32"  # what errors are compared with
 
     @property
     def passed(self) -> bool:
@@ -36,7 +37,7 @@ class Verification:
         return {**asdict(self), "layers": derived[0], "outputs": derived[1], "passed": self.passed}
 
     def __str__(self) -> str:
-        header = ("layer", "op", "output", "bslite", "float32", "torch", "")
+        header = ("layer", "op", "output", "bslite", self.peer, "torch", "")
         body = [_cells(c) for c in self.layers]
         tail = [_cells(c) for c in self.outputs]
         widths = [max(map(len, column)) for column in zip(header, *body, *tail, strict=True)]
@@ -56,7 +57,7 @@ class Verification:
         where = "" if self.backend == "cpu" else f" on {self.backend}"
         lines = [
             f"{verdict}: {len(self.layers)} layers and {len(self.outputs)} output(s){where},"
-            f" {len(failed)} out of bound (at most {FACTOR:g} times the error of float32)",
+            f" {len(failed)} out of bound (at most {FACTOR:g} times the error of {self.peer})",
             again,
         ]
         if not self.repeatable:

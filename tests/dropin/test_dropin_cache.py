@@ -95,14 +95,23 @@ def steps(model: Any, batch: int, masked: bool, tokens: int = 6) -> Iterator[tup
         yield made["logits"], cache
 
 
-@pytest.mark.parametrize(("batch", "masked"), [(1, False), (3, True)])
-def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool) -> None:
-    net = Decoder().eval()
+@pytest.mark.parametrize(
+    ("batch", "masked", "dtype"),
+    [
+        (1, False, torch.float32),
+        (3, True, torch.float32),
+        (1, False, torch.bfloat16),
+        (3, True, torch.float16),
+    ],
+)
+def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool, dtype: Any) -> None:
+    net = Decoder().eval().to(dtype)
     fast, exact = wrapped(net), copy.deepcopy(net).double()
     made = (steps(m, batch, masked) for m in (fast, net, exact))
     for (ours, cache), (theirs, plain), (truth, held) in zip(*made, strict=True):
         values = [(x.layers[1].keys, x.layers[0].values) for x in (cache, plain, held)]
         for got, want, true in [(ours, theirs, truth), *zip(*values, strict=True)]:
+            assert got.dtype is want.dtype is dtype
             error, allowed = (got.double() - true).norm(), (want.double() - true).norm()
             assert error <= 4 * allowed + 1e-6 * true.norm()
         assert [layer.seen for layer in cache.layers] == [layer.seen for layer in held.layers]

@@ -49,7 +49,10 @@ class ModuleRunner:
         self.outputs = tuple(
             Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
         )
-        return Outputs((name, y.numpy()) for name, y in results.items()) if arrays else results
+        if not arrays:
+            return results
+        known = {name: y.float() if y.dtype == torch.bfloat16 else y for name, y in results.items()}
+        return Outputs((name, y.numpy()) for name, y in known.items())  # NumPy has no bfloat16
 
     def pieces(self) -> list[str]:
         return ["engine: the whole module"]

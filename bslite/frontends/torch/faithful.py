@@ -16,6 +16,7 @@ from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph, writes
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.noticing import generators
+from bslite.frontends.torch.values import is_narrow
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 SMALL = 1e-6  # what may stand where eager mode has zeros alone
 #: Operations whose results are whatever lies in memory.
 EMPTY = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
-MOST = 1e-2  # relative distance: the same operations in other kernels are never so far apart
+MOST = 1e-2  # relative distance: the same operations in other kernels are never so far apart,
+MOST_NARROW = 5e-2  # nor so far in 16 bits
 
 
 def check_faithful(
@@ -65,10 +67,11 @@ def _departure(
                 eager = _numbers(own(*copied(args), **copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
                 return "other sizes"
+            narrow = any(is_narrow(x) for x in eager)
             far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
     except Exception:  # whatever it is, the caller's own call says it
         return ""
-    return f"a relative distance of {far:.1e}" if far > MOST else ""
+    return f"a relative distance of {far:.1e}" if far > (MOST_NARROW if narrow else MOST) else ""
 
 
 @contextmanager
