@@ -13,7 +13,7 @@ GRADIENTS = (
     "gradients are enabled in eval mode and a parameter or an input requires them: "
     "use torch.no_grad() or torch.inference_mode(), or optimize(..., training=True) to have them from bslite"
 )
-AUTOCAST = "autocast is active; bslite computes in float32 only"
+AUTOCAST = 'autocast is active; bslite takes precision="bfloat16", or a module of that dtype, instead'
 CAPTURED = (
     "a CUDA graph is being captured, and inputs like these have not been seen before; call the model with "
     "them before the capture"

@@ -39,8 +39,9 @@ def optimize(
     default the first call specialises. Other batches need no other specialisation. Other sizes do: the second
     is traced once more, with sizes left free, later ones are not traced where the module allows.
 
-    The module runs inference on float32 tensors of the CPU or, if module and inputs are on one, of a GPU (on
-    torch's current stream). The original forward runs, with one warning, in training mode without gradients
+    The module runs inference on tensors of the CPU or, if module and inputs are on one, of a GPU (on torch's
+    current stream): of float32, or of bfloat16 or float16, which are float32 between the layers that run in
+    bslite. Products of bfloat16 factors may be computed as such at every precision but "ieee". The original forward runs, with one warning, in training mode without gradients
     (if a layer asks for its mode), where gradients are needed in eval mode, under autocast, on several
     devices, on a device of another kind, and while another tool traces the module. A forward that cannot be
     traced (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
