@@ -39,18 +39,20 @@ def optimize(
     default the first call specialises. Other batches need no other specialisation. Other sizes do: the second
     is traced once more, with sizes left free, later ones are not traced where the module allows.
 
-    The module runs inference on tensors of the CPU or, if module and inputs are on one, of a GPU (on torch's
-    current stream): of float32, or of bfloat16 or float16, which are float32 between the layers that run in
-    bslite. Products of bfloat16 factors may be computed as such at every precision but "ieee". The original forward runs, with one warning, in training mode without gradients
-    (if a layer asks for its mode), where gradients are needed in eval mode, under autocast, on several
-    devices, on a device of another kind, and while another tool traces the module. A forward that cannot be
-    traced (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
-    layers are optimized each for itself. One that asks for truth values or whole numbers runs in bslite while
-    they are those of its first call. Operations that bslite has no op for run in torch inside the same graph;
-    ``fallback`` says whether a warning lists them (``"warn"``), nothing is said (``"silent"``), or
-    UnsupportedError is raised (``"error"``), as for calls with other such values. With ``tune``,
-    a part that is measured slower in bslite than in torch stays in torch; ``tune=False`` measures nothing, so
-    that the same parts run in the same place every time. ``threads`` and ``precision`` as for `bslite.run`.
+    The module runs inference on tensors of the CPU or, if module and inputs are on one, of a GPU (on
+    torch's current stream): of float32, or of bfloat16 or float16, which are float32 between the layers
+    that run in bslite. Products of bfloat16 factors may be computed as such at every precision but
+    "ieee". The original forward runs, with one warning, in training mode without gradients (if a layer
+    asks for its mode), where gradients are needed in eval mode, under autocast, on several devices, on a
+    device of another kind, and while another tool traces the module. A forward that cannot be traced
+    (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
+    layers are optimized each for itself. One that asks for truth values or whole numbers runs in bslite
+    while they are those of its first call. Operations that bslite has no op for run in torch inside the
+    same graph; ``fallback`` says whether a warning lists them (``"warn"``), nothing is said
+    (``"silent"``), or UnsupportedError is raised (``"error"``), as for calls with other such values. With
+    ``tune``, a part that is measured slower in bslite than in torch stays in torch; ``tune=False``
+    measures nothing, so that the same parts run in the same place every time. ``threads`` and
+    ``precision`` as for `bslite.run`.
     `bslite.report` shows what runs where.
 
     Calls that need gradients with layers in training mode run on torch's tape, float32 on the CPU: parts of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.dropin_models import F, Net, Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
+from support.dropin_models import Net, Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
 from support.torch_modules import Made
 
 import bslite
@@ -159,7 +159,6 @@ def test_gradients_that_are_needed(net: Any, fast: Any) -> None:
         (lambda: images().to("meta"), "an input is on meta"),
         (lambda: images(0), "an input is empty"),
         (lambda: images().to_sparse(), "sparse"),
-        (lambda: F.pad(images(), (0, 1)).to(torch.bfloat16), "bfloat16"),
     ],
 )
 def test_inputs_that_bslite_does_not_take(make: Any, text: str) -> None:

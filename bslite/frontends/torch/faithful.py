@@ -54,22 +54,28 @@ def _departure(
         for n in graph.nodes
     ):
         return ""
-    torch, far = load_torch(), 0.0
+    torch, far, refused = load_torch(), 0.0, None
     try:
         with aside(gradients) as fast:
             whole, own = program.module(check_guards=False), apart(module)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
             torch.default_generator.manual_seed(0)  # of no other device, which nothing sets back
-            traced = _numbers(whole(*copied(args), **copied(kwargs)))
-            torch.default_generator.manual_seed(0)
             with transformers(own, fast):
-                eager = _numbers(own(*copied(args), **copied(kwargs)))
+                try:
+                    eager = _numbers(own(*copied(args), **copied(kwargs)))
+                except Exception as e:
+                    refused = e
+                    raise
+            torch.default_generator.manual_seed(0)
+            traced = _numbers(whole(*copied(args), **copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
                 return "other sizes"
             narrow = any(is_narrow(x) for x in eager)
             far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
     except Exception:  # whatever it is, the caller's own call says it
+        if refused is not None and any(is_narrow(n.meta.get("val")) for n in graph.nodes):
+            raise refused from None  # a trace mixes dtypes that torch does not
         return ""
     return f"a relative distance of {far:.1e}" if far > (MOST_NARROW if narrow else MOST) else ""
 

@@ -30,6 +30,7 @@ class Store(AnyStore["torch.Tensor"]):
         self.lines: dict[Any, Value] = {}  # ones as many as a free size
         self.bounds: list[tuple[Any, int]] = []  # sizes, and the most that a run does not refuse
         self.products: dict[str, bool] = {}  # of several terms: whether factors are of bfloat16 there
+        self.wide: set[str] = set()  # constants that are float32 there
         self.unflattened: dict[str, Value] = {}  # a reshaped value -> what it was before
 
     def identity(self, data: "torch.Tensor") -> tuple[Any, ...]:
@@ -46,7 +47,10 @@ class Store(AnyStore["torch.Tensor"]):
         return made
 
     def constant(self, key: str, const: "AnyConst[torch.Tensor]") -> Value:
-        return self.add("constant", key, [], {"value": key}, {}, const.shape)
+        made = self.add("constant", key, [], {"value": key}, {}, const.shape)
+        if dtype_name(const.data) == "float32":
+            self.wide.add(made.name)
+        return made
 
     def add(
         self, op: str, name: str, inputs: Sequence[str], params: dict[str, str], attrs: dict[str, Any],
