@@ -10,6 +10,7 @@ from bslite.frontends.common.site import Site as AnySite
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import operation
+from bslite.frontends.torch.factors import factors, is_product, of_bfloat16
 from bslite.frontends.torch.names import Names
 from bslite.frontends.torch.store import Store
 from bslite.frontends.torch.values import Const, Operand, layout
@@ -65,29 +66,16 @@ class Site(AnySite):
             op, given = f"{op}_given", {}
         if len(inputs) > (most := ops.get(op).arity[1]):
             raise Unsupported(f"op {op!r} takes {most} inputs at most, got {len(inputs)}")
-        sums = ops.get(op).kind is ops.Kind.CONTRACTION
-        own = self._float_dtypes() if sums else set()
-        if len(own) > 1 and any(dtype.itemsize == 2 for dtype in own):  # torch refuses it, its trace does not
-            raise Unsupported(f"of {' and '.join(sorted(map(str, own)))}")
+        if is_product(op):
+            factors(self.node)
         dtypes = taken_dtypes(op, inputs, given, attrs)
         keys = {role: self._param(role, p) for role, p in given.items()}
         sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
         made = self.store.add(op, name, sources, keys, attrs, self.shape if inner is None else inner)
-        if sums and inputs[0].shape[-1:] != (1,):
-            constants = [x for x in (*inputs, *given.values()) if isinstance(x, Const)]
-            own |= {x.data.dtype for x in constants}
-            self.store.products[made.name] = own == {
-                load_torch().bfloat16
-            } and not self.store.wide.intersection(sources)
+        if is_product(op) and inputs[0].shape[-1:] != (1,):  # of one term none is rounded
+            operands = (*inputs, *given.values())
+            self.store.products[made.name] = of_bfloat16(self.store, self.node, op, operands, sources)
         return made
-
-    def _float_dtypes(self) -> "set[torch.dtype]":
-        """Those of what the operation reads in torch."""
-        torch = load_torch()
-        read = [a.meta.get("val") for a in self.node.all_input_nodes]
-        return {
-            t.dtype for t in read if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())
-        }
 
     def results(self, first: Value) -> Any:
         """``first`` as what the operation returns: itself, or a list of results of which no other is read."""
