@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.dots import dots
 from support.graphs import Graph, network, one_op
 from support.networks import networks
 
@@ -18,6 +19,8 @@ from bslite.explanation import Limits
 from bslite.explanation.data.profile import Items, _parts
 from bslite.passes import simplify
 from bslite.spec.table import layer_rows
+
+__all__ = ["dots"]
 
 LIMITS = Limits(1, 3e9, 1e11, {"l2": 1e11, "l3": 5e10, "memory": 1e10}, {"l2": 1 << 20, "l3": 1 << 25})
 #: Network -> batch and threads: plain, with concats in place, with stacks, with what cannot be folded.
@@ -113,6 +116,18 @@ def test_memory(found: Any) -> None:
     assert e.memory.totals["input"] == 4 * int(np.prod(e.shapes[0]))
     assert max(e.memory.live) <= e.memory.totals["arena"]
     assert list(e.memory.starts) == sorted(e.memory.starts)
+
+
+@pytest.mark.usefixtures("dots")
+def test_weights_rounded_to_bfloat16_are_half_the_bytes() -> None:
+    def made() -> Any:
+        return one_op("linear", (64, 96), weight=np.ones((64, 96), np.float32))
+
+    with bslite.precision("bfloat16"):
+        narrow = bslite.explain(made(), limits=False)
+    wide = bslite.explain(made(), limits=False)
+    assert [sum(r.weights for r in found.rows) for found in (narrow, wide)] == [2 * 64 * 96, 4 * 64 * 96]
+    assert [found.memory.totals["weights"] for found in (narrow, wide)] == [2 * 64 * 96, 4 * 64 * 96]
 
 
 def test_html_is_one_file(found: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from bslite.explanation.data.fusions import fusions
 from bslite.explanation.data.inside import Inner
 from bslite.explanation.data.limits import Limits
+from bslite.explanation.data.memory import weight_bytes
 from bslite.explanation.data.profile import Profile
 from bslite.explanation.data.rows import Row
 from bslite.explanation.data.stacking import forecasts
@@ -36,12 +37,13 @@ class Times(NamedTuple):
 
 @dataclass(frozen=True)
 class Whole:
-    """The data that all rows are made from; ``footprint`` in bytes, see `footprint`."""
+    """The data that all rows are made from. In bytes: ``footprint``, see there; ``weights``, by parameter."""
 
     spec: ModelSpec
     shapes: Mapping[str, Shape]
     limits: Limits
     footprint: int
+    weights: Mapping[str, int]
 
 
 def layer_rows(
@@ -57,7 +59,9 @@ def layer_rows(
 
     ``inner``: how the time of each "stack" step, by number, divides among its inner steps.
     """
-    whole = Whole(spec, spec.infer_shapes(plan.shapes), limits, footprint(spec, plan))
+    whole = Whole(
+        spec, spec.infer_shapes(plan.shapes), limits, footprint(spec, plan), weight_bytes(spec, plan)
+    )
     expected = forecasts(spec, plan, machine, limits.clock)
     found = [replace(f, forecast=expected.get(f.value)) for f in fusions(original, spec, plan)]
     busy, wait = timing.busy / timing.threads, timing.wait / timing.threads
@@ -101,7 +105,7 @@ def _items(unit: Unit) -> int:
 def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float = 1.0) -> Row:
     """The row of ``unit``. ``at_once``: the part of the values' bytes that is in use at the same time."""
     known = [f for f in unit.fusions if f.value]
-    cost = work(whole.spec, whole.shapes, plan, known) if known else Work(0, 0, 0)
+    cost = work(whole.spec, whole.shapes, plan, known, whole.weights) if known else Work(0, 0, 0)
     main = main_step(plan, unit.steps)
     floor, bound = whole.limits.floor(
         cost.flops, cost.bytes, cost.weights, at_once * cost.bytes, whole.footprint,

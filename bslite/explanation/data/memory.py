@@ -1,9 +1,10 @@
 """The memory in use during a run, by owner."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bslite.explanation.data.profile import Profile
-from bslite.plan import AnyPlan, Plan
+from bslite.plan import AnyPlan, Const, Plan
 from bslite.plan.core.memory import lifetimes
 from bslite.spec import ModelSpec
 
@@ -20,13 +21,33 @@ class Memory:
     starts: tuple[float, ...]
 
 
+def weight_bytes(spec: ModelSpec, plan: AnyPlan) -> dict[str, int]:
+    """The bytes of each parameter, by key, as steps of a plan read it: rounded to bfloat16, or as it is."""
+    narrow = {
+        key
+        for const in _consts(plan)
+        for key in const.keys
+        if const.recipe.endswith("rounded_panels")
+        or (const.recipe.endswith("split_panels") and dict(const.args)["parts"] == 1)
+    }
+    return {key: p.size * (2 if key in narrow else p.itemsize) for key, p in spec.params.items()}
+
+
+def _consts(plan: AnyPlan) -> Iterator[Const]:
+    """The constants of a plan and of the stacks in it."""
+    yield from plan.consts.values()
+    for step in plan.steps:
+        if (inner := getattr(step, "inner", None)) is not None:
+            yield from _consts(inner)
+
+
 def bytes_held(spec: ModelSpec, plan: AnyPlan) -> dict[str, int]:
-    """Bytes by owner. Weights count once: their packed copies are of the same size."""
+    """Bytes by owner. Weights count once, as steps read them."""
     ends = {
         kind: sum(b.size for b in plan.buffers.values() if b.kind == kind) for kind in ("input", "output")
     }
-    weights = sum(p.size for p in spec.params.values())
-    return {k: 4 * n for k, n in {**ends, "weights": weights, "arena": plan.arena_size}.items()}
+    values = {kind: 4 * size for kind, size in ends.items()}
+    return {**values, "weights": sum(weight_bytes(spec, plan).values()), "arena": 4 * plan.arena_size}
 
 
 def memory_of(spec: ModelSpec, plan: Plan, timing: Profile) -> Memory:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.explanation.data.fusions import Fusion
-from bslite.explanation.data.memory import bytes_held
+from bslite.explanation.data.memory import bytes_held, weight_bytes
 from bslite.ops import Kind, Shape
 from bslite.passes import readers
 from bslite.plan import Plan
@@ -20,8 +20,14 @@ class Work(NamedTuple):
     weights: int
 
 
-def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequence[Fusion]) -> Work:
-    """The work of ``group``, layers that run as one: values that only they read count as not moved."""
+def work(
+    spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequence[Fusion],
+    weights: Mapping[str, int] | None = None,
+) -> Work:  # fmt: skip
+    """The work of ``group``, layers that run as one: values that only they read count as not moved.
+    ``weights``: the bytes of each parameter, if not those of the plan.
+    """
+    weights = weight_bytes(spec, plan) if weights is None else weights
     names = {name for f in group for name in f.members}
     nodes = [n for n in spec.nodes if n.name in names]
     reading = readers(spec)
@@ -43,7 +49,7 @@ def work(spec: ModelSpec, shapes: Mapping[str, Shape], plan: Plan, group: Sequen
         if node.name in spec.outputs or any(r.name not in names for r in reading.get(node.name, ())):
             moved.add(node.name)
     elements = sum(math.prod(shapes[name]) for name in moved)
-    return Work(flops, 4 * elements, 4 * sum(spec.params[key].size for key in keys))
+    return Work(flops, 4 * elements, sum(weights[key] for key in keys))
 
 
 def summed_before(plan: Plan, node: Node) -> bool:
