@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.errors import SpecError
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.cpu.tiles import COLS, HALF, LEAST, MOST, PAIR, TERMS
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.passes.quads import exact_parts
@@ -18,10 +19,14 @@ from bslite.plan import Const
 Array = npt.NDArray[Any]
 SLACK = 64  # elements after the data: kernels may over-read by a vector
 LARGE = 1 << 20  # bytes from which on a parameter is not copied without need
+SAMPLE = 64  # rows and columns of a parameter that are looked at first
 PAGE = 4096  # bytes, at least
+#: Recipes of panels, of so many registers, that other plans take again.
+IN_PANELS = ("panels", "pair_panels", "quad_panels", "rounded_panels", "narrow_panels", "group_panels")
 #: Recipes that write into `room` themselves.
 PLACED = (
-    *("panels", "pair_panels", "quad_panels", "rounded_panels", "gate_panels", "gate_rows", "matrices"),
+    *("panels", "pair_panels", "quad_panels", "rounded_panels", "narrow_panels", "gate_panels"),
+    *("gate_rows", "matrices"),
     *("gate_pair_panels", "gate_byte_panels"),
     *("transposed_panels", "transposed_rounded_panels", "row_rounded_panels", "phase_panels", "group_panels"),
 )
@@ -170,6 +175,33 @@ def _rounded_panels(params: Sequence[Array], lanes: int, width: int, groups: int
     w = np.pad(w, ((0, 0), (0, w.shape[1] % 2), *((0, 0) for _ in w.shape[2:])))
     bits = _nearest(w).astype(np.uint32)
     return _panels([(bits[:, ::2] | bits[:, 1::2] << 16).view(np.int32)], lanes, width, groups)
+
+
+def narrow_of(x: Array) -> Array:
+    """How float32 numbers fit 16 bits: a number of `Narrow`. A few are looked at first."""
+    found = Narrow.NO
+    for part in (x[(slice(SAMPLE),) * x.ndim], x):
+        if not int(np.bitwise_or.reduce(part.view(np.uint32), axis=None)) & 0xFFFF:
+            found = Narrow.BFLOAT16
+        elif all(_fits_float16(part[i : i + SAMPLE]) for i in range(0, len(part), SAMPLE)):
+            found = Narrow.FLOAT16
+        else:
+            return np.array(Narrow.NO, np.int8)
+    return np.array(found, np.int8)
+
+
+def _fits_float16(x: Array) -> bool:
+    with np.errstate(over="ignore"):
+        return bool((x.astype(np.float16) == x).all())
+
+
+@recipe("narrow_panels")
+def _narrow_panels(params: Sequence[Array], lanes: int, width: int, groups: int, narrow: int) -> Array:
+    """`panels` of numbers of 16 bits, all of which are those of the parameter."""
+    w = params[0]
+    if narrow == Narrow.FLOAT16:
+        return _panels([w.astype(np.float16)], lanes, width, groups)
+    return _panels([(w.view(np.uint32) >> 16).astype(np.uint16)], lanes, width, groups)
 
 
 def _as_quads(w: Array) -> Array:

@@ -19,6 +19,7 @@ from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
 from bslite.engines.cpu.workspace import Memory
 from bslite.engines.cpu.writes import Writes
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.kernels.cpu.vector.target import has_dots
 from bslite.ops import Shape
@@ -92,6 +93,7 @@ class Engine:
                     chosen,
                     packed=packed_in,
                     runs=self._runs,
+                    narrow=self._narrow if chosen.narrowing else {},
                     inexact=chosen.inexact | self._inexact
                     if rounds(machine, chosen.precision)
                     else frozenset(),
@@ -125,6 +127,16 @@ class Engine:
         floats = {key: a for key, a in self.spec.params.items() if a.dtype == np.float32}
         return frozenset(key for key, a in floats.items() if not constants.has_parts(a))
 
+    @functools.cached_property
+    def _narrow(self) -> dict[str, Narrow]:
+        """The large parameters whose numbers all fit 16 bits."""
+        found = {}
+        for key, a in self.spec.params.items():
+            if a.dtype == np.float32 and a.ndim >= 2 and a.nbytes >= constants.LARGE:
+                made = self.derived.get("narrow", [a], partial(constants.narrow_of, a))
+                found[key] = Narrow(int(made))
+        return {key: narrow for key, narrow in found.items() if narrow}
+
     def kept(self, key: Any) -> Session | None:
         """The session of a key (`Session.key`), if it is still there and its weights are not outdated."""
         return None if self._writes is not None and self._writes.seen() else self._sessions.find(key)
@@ -146,7 +158,7 @@ class Engine:
         params = self.spec.params
         sources = [params[key] for key in const.keys]
         table = packed or Derived(self.derived)
-        if const.recipe in ("panels", "pair_panels", "quad_panels", "rounded_panels", "group_panels"):
+        if const.recipe in constants.IN_PANELS:
             self._widths.setdefault(place_of(sources[0]), dict(const.args)["width"])
         made: Array = table.get((const.recipe, const.args), sources, partial(constants.make, const, params))
         return made

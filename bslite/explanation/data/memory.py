@@ -27,7 +27,7 @@ def weight_bytes(spec: ModelSpec, plan: AnyPlan) -> dict[str, int]:
         key
         for const in _consts(plan)
         for key in const.keys
-        if const.recipe.endswith("rounded_panels")
+        if const.recipe.endswith(("rounded_panels", "narrow_panels"))
         or (const.recipe.endswith("split_panels") and dict(const.args)["parts"] == 1)
     }
     return {key: p.size * (2 if key in narrow else p.itemsize) for key, p in spec.params.items()}

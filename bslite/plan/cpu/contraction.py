@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Columns, Conv, PlaneRows, Windows
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -131,6 +132,9 @@ def contraction(
     images, lines, pixels, rest = size
     machine = b.machine
     group_channels = channels // groups
+    narrow = Narrow.NO
+    if recipe == "panels" and not (pack or how):
+        narrow = b.tuning.narrow.get(layer.node.params["weight"], narrow)
     packed_already = 0 if pack or across else b.tuning.packed.get(layer.node.params["weight"], 0)
     tiling = (
         across_tiling(machine, pixels, channels)
@@ -138,8 +142,9 @@ def contraction(
         else line_tiling(machine, pixels, group_channels, panel, packed_already)
     )
     if packed_already and not panel and images == lines == 1:
-        tiling = _as_packed(machine, tiling, pixels, group_channels, terms.size * groups, packed_already)
-    panel_bytes = 4 * terms.size * tiling.width * machine.lanes
+        depth = terms.size * groups
+        tiling = _as_packed(machine, tiling, pixels, group_channels, depth, packed_already, narrow.bytes)
+    panel_bytes = narrow.bytes * terms.size * tiling.width * machine.lanes
     (xi, xl, xc), (yi, yl, yc), (ri, rl, rc) = geometry["x"], geometry["y"], geometry["r"]
     items = choose_items(
         machine, images, lines, tiling.panels * groups, tiling.cycles * images * lines * groups * terms.size,
@@ -158,8 +163,11 @@ def contraction(
     weights_image = 0
     if pack is None:
         wide = {} if across else {"width": tiling.width, "groups": groups}
+        if narrow:
+            wide["narrow"] = int(narrow)
+        packs = "narrow_panels" if narrow else recipe
         panels = b.const(
-            recipe, layer.node.params["weight"], lanes=machine.lanes, **wide, **(how or {})
+            packs, layer.node.params["weight"], lanes=machine.lanes, **wide, **(how or {})
         )  # fmt: skip
         weights = Operand(panels, 0)
     else:
@@ -184,11 +192,12 @@ def contraction(
         **clipped.by_tiles(max_rows(machine, tiling.width))._asdict(), plane_lines=planes.lines,
         strips=strips, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
-        group_weight_bytes=4 * terms.size * machine.lanes * tiling.registers,
+        group_weight_bytes=narrow.bytes * terms.size * machine.lanes * tiling.registers,
+        register_bytes=narrow.bytes * machine.lanes,
         width=tiling.width, tail_vecs=tiling.tail,
         across_bytes=4 * channels * machine.lanes * -(-terms.depth // machine.lanes) if across else 0,
-        cut=tiling.cut, sweep=sweep(machine, tiling.width, dots, channels * across),
-        tail_sweep=sweep(machine, tiling.tail, dots, channels * across),
+        cut=tiling.cut, sweep=sweep(machine, tiling.width, dots, channels * across, narrow),
+        tail_sweep=sweep(machine, tiling.tail, dots, channels * across, narrow),
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
         weights_image=4 * weights_image, stored=Cells.none(y.start),
     )  # fmt: skip
@@ -225,12 +234,13 @@ def part_of(y: View, size: Lines, channels: int, strides: tuple[int, int, int], 
 
 
 def _as_packed(
-    machine: Machine, best: LineTiling, pixels: int, channels: int, depth: int, width: int
+    machine: Machine, best: LineTiling, pixels: int, channels: int, depth: int, width: int, weight: int
 ) -> LineTiling:
     """The tiling with panels that are there already, of ``width`` registers, if it takes no longer than
-    fetching the weights from beyond L2; else ``best``. ``depth``: of all groups together.
+    fetching the weights, of ``weight`` bytes each, from beyond L2; else ``best``. ``depth``: of all groups
+    together.
     """
     same = line_tiling(machine, pixels, channels, width)
-    fetched = 4 * machine.lanes * best.registers
+    fetched = weight * machine.lanes * best.registers
     hidden = fetched * depth > machine.l2 and same.cycles <= fetched / machine.l3_bytes_per_cycle
     return same if hidden else best

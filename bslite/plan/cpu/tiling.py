@@ -5,7 +5,7 @@ import math
 from typing import NamedTuple
 
 from bslite.kernels.contracts.cpu.gemm import Cut
-from bslite.kernels.contracts.cpu.sweep import GemmSweep
+from bslite.kernels.contracts.cpu.sweep import GemmSweep, Narrow
 from bslite.machine import Machine
 
 
@@ -43,13 +43,15 @@ def max_rows(machine: Machine, vecs: int) -> int:
     return max(1, min(TALLEST, (machine.registers - vecs - 1) // vecs))
 
 
-def sweep(machine: Machine, vecs: int, dots: bool = False, across: int = 0) -> GemmSweep:
+def sweep(
+    machine: Machine, vecs: int, dots: bool = False, across: int = 0, narrow: Narrow = Narrow.NO
+) -> GemmSweep:
     """The microkernel for panels of ``vecs`` registers; ``dots``: of cells of two bfloat16; ``across``: for
-    so many outputs, with lanes that run along the sum.
+    so many outputs, with lanes that run along the sum; ``narrow``: how the weights lie in memory.
     """
     if across:
         return GemmSweep(across, across_rows(machine, across), across=True)
-    return GemmSweep(vecs, max_rows(machine, vecs), dots=dots)
+    return GemmSweep(vecs, max_rows(machine, vecs), dots=dots, narrow=narrow)
 
 
 def across_rows(machine: Machine, outputs: int) -> int:

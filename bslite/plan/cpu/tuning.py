@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from bslite.arithmetic import Precision
 from bslite.explore.cpu import Loops
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.plan.cpu.known_runs import KnownRuns
 
 
@@ -36,7 +37,8 @@ class Tuning:
     ``packed``: parameter -> registers of its panels, of those that are packed already: they are used again
     where others would be no better. ``runs``: those found for other sizes of the model. ``precision``: the
     least accuracy of products. ``fetching``: how weights reach tiles of bfloat16. ``inexact``: parameters
-    that have no exact parts of bfloat16.
+    that have no exact parts of bfloat16. ``narrow``: how those lie in memory whose numbers fit 16 bits, if
+    ``narrowing``.
     """
 
     loops: Loops | None = None
@@ -46,5 +48,7 @@ class Tuning:
     banding: Banding = field(default_factory=Banding)
     fetching: Fetching = field(default_factory=Fetching)
     packed: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
+    narrowing: bool = True
+    narrow: Mapping[str, Narrow] = field(default_factory=dict, compare=False, repr=False)
     inexact: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     runs: KnownRuns | None = field(default=None, compare=False, repr=False)

@@ -68,13 +68,14 @@ class Conv(StepRecord, kernel="conv"):
     """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
 
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
-    ``blocks_outer``. A panel holds the weights of ``width`` vector registers of channels, the last panel of a
-    group those of ``tail_vecs``. ``offsets`` says where each tap begins; the kernel sums ``chunk_taps`` of
-    them at a time. Where lanes run along the sum, the weights of a tap have ``across_bytes``, else that is 0.
-    ``row_taps`` is the number of taps of a filter row (or plane), 0 where all windows are inside. Where rows
-    in planes, or columns, are left out, too, no sum of ``chunk_taps`` spans two planes, or taps. Lines are
-    those of all planes of a volume, ``plane_lines`` each; they are numbered strip by strip, where a plane is
-    cut into ``strips``: the first strip of each plane, then the second of each.
+    ``blocks_outer``. A panel holds the weights of ``width`` vector registers of channels, the last panel
+    of a group those of ``tail_vecs``; a register of them has ``register_bytes`` in memory. ``offsets``
+    says where each tap begins; the kernel sums ``chunk_taps`` of them at a time. Where lanes run along
+    the sum, the weights of a tap have ``across_bytes``, else that is 0. ``row_taps`` is the number of
+    taps of a filter row (or plane), 0 where all windows are inside. Where rows in planes, or columns, are
+    left out, too, no sum of ``chunk_taps`` spans two planes, or taps. Lines are those of all planes of a
+    volume, ``plane_lines`` each; they are numbered strip by strip, where a plane is cut into ``strips``:
+    the first strip of each plane, then the second of each.
     """
 
     x: Operand
@@ -118,6 +119,7 @@ class Conv(StepRecord, kernel="conv"):
     group_channels: int
     x_group_bytes: int
     group_weight_bytes: int
+    register_bytes: int
     width: int
     tail_vecs: int
     across_bytes: int

@@ -1,6 +1,23 @@
 """The choice among the compiled microkernels that steps call along a line of output."""
 
+from enum import IntEnum
+
 from bslite.kernels.contracts.record import Variant
+
+
+class Narrow(IntEnum):
+    """How weights lie in memory whose numbers all fit 16 bits: each is widened as it is read, so the products
+    are those of float32. NO: as float32.
+    """
+
+    NO = 0
+    BFLOAT16 = 1
+    FLOAT16 = 2
+
+    @property
+    def bytes(self) -> int:
+        """Of a weight."""
+        return 2 if self else 4
 
 
 class GemmSweep(Variant):
@@ -11,6 +28,8 @@ class GemmSweep(Variant):
 
     With ``across``, lanes run along the sum, for layers of ``vecs`` outputs alone.
 
+    ``narrow``: how the weights lie in memory.
+
     With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
     hardware prefetches, which is enough where weights are one long stream.
     """
@@ -20,6 +39,7 @@ class GemmSweep(Variant):
     fetches: bool = True
     dots: bool = False
     across: bool = False
+    narrow: Narrow = Narrow.NO
 
 
 LONGEST_PIECE = 8  # taps of a filter row whose weights stay in registers at once

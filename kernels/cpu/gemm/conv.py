@@ -62,6 +62,7 @@ def conv(step, bases, item, scratch):
 
     taps, chunk_taps, depth, across_bytes = s.taps, s.chunk_taps, s.depth, s.across_bytes
     group_panels, group_channels, width, tail_vecs = s.group_panels, s.group_channels, s.width, s.tail_vecs
+    register = s.register_bytes
     tiles1, tiles2, rows1, rows2, activation = s.tiles1, s.tiles2, s.rows1, s.rows2, s.activation
     pixels = tiles1 * rows1 + tiles2 * rows2
     tap_entries, filter_cols, most_rows = s.tap_entries, s.filter_cols, s.most_rows
@@ -84,12 +85,12 @@ def conv(step, bases, item, scratch):
         channels = min(group_channels - nth * width * LANES, vecs * LANES)
         last_lanes = channels - (vecs - 1) * LANES
         channel_bytes = 4 * (group * group_channels + nth * width * LANES)
-        panel_weights = weights + group * s.group_weight_bytes + nth * taps * depth * width * BYTES
+        panel_weights = weights + group * s.group_weight_bytes + nth * taps * depth * width * register
         # each group's biases are padded to whole registers
         panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + nth * width)
         panel_x = x + group * s.x_group_bytes
         panel_y = y if cells_only else y + channel_bytes
-        tap_bytes = across_bytes if across_bytes else depth * vecs * BYTES
+        tap_bytes = across_bytes if across_bytes else depth * vecs * register
         tap = 0
         while tap < taps:
             count = min(chunk_taps, taps - tap)

@@ -7,7 +7,7 @@ of a panel width, so that no image size ever needs another compilation.
 
 import functools
 
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow
 from bslite.kernels.cpu.gemm.across_tile import across_tile
 from bslite.kernels.cpu.gemm.depthwise_tile import depthwise_tile
 from bslite.kernels.cpu.gemm.tile import gemm_tile
@@ -22,12 +22,17 @@ call_depthwise_sweep = caller(25)
 @makes(GemmSweep)
 @functools.cache
 def gemm_sweep(
-    vecs: int, most: int, fetches: bool = True, dots: bool = False, across: bool = False
+    vecs: int,
+    most: int,
+    fetches: bool = True,
+    dots: bool = False,
+    across: bool = False,
+    narrow: Narrow = Narrow.NO,
 ) -> Kernel:
     """A kernel of ``tiles`` neighbouring GEMM tiles, each ``rows`` (at most ``most``) pixels by ``vecs``
     registers of channels; with ``across``, by ``vecs`` channels.
     """
-    tile = across_tile(vecs, most) if across else gemm_tile(vecs, most, fetches, dots)
+    tile = across_tile(vecs, most) if across else gemm_tile(vecs, most, fetches, dots, narrow)
 
     def sweep(rows, tiles, a, a_col, offsets, taps, depth, b, c, c_col, bias, resume, residual, residual_col,
               clamp, last, ahead, share, kept, place, place_col, flag):  # fmt: skip
@@ -42,7 +47,7 @@ def gemm_sweep(
             place += rows * place_col  # and here where no cells are stored
 
     name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots + "_across" * across
-    return Kernel(sweep, name, 22)
+    return Kernel(sweep, name + f"_{narrow.name.lower()}" * (narrow > 0), 22)
 
 
 @makes(DepthwiseSweep)

@@ -12,10 +12,12 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.cpu.gemm.cells import store_cells
 from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.bfloat16 import dot_ir
+from bslite.kernels.cpu.vector.halves import load_weights
 from bslite.kernels.cpu.vector.ir import clamped, const, loop, opaque, store_tile, where
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
@@ -107,14 +109,17 @@ class End:
         store_tile(self.builder, lambda: self._places(op.c, op.c_row), results, op.last, partial)
 
 
-def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool) -> None:
+def emit_tile(
+    builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool, narrow: Narrow
+) -> None:
     """Emits a tile of ``rows`` x ``vecs`` accumulators. It may over-read C and the residual by one vector.
 
-    With ``dots``, ``depth`` counts cells of two bfloat16, and the last four operands are heeded.
+    With ``dots``, ``depth`` counts cells of two bfloat16, and the last four operands are heeded. ``narrow``:
+    how B lies in memory.
 
     With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
     """
-    groups = groups_of(rows)
+    groups, register = groups_of(rows), LANES * narrow.bytes
     multiply = dot_ir if dots else simd.fma_ir
     end = End(builder, rows, vecs, op)
     start = [ir.Constant(VEC, [0.0] * LANES)] * (rows * vecs)
@@ -133,12 +138,11 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, d
             for k in range(count):
                 if k:  # no load moves above this: LLVM would load the next B's so early that tiles spill
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
-                bs = [
-                    simd.load_ir(builder, builder.add(b, const((k * vecs + v) * BYTES))) for v in range(vecs)
-                ]
+                places = (builder.add(b, const((k * vecs + v) * register)) for v in range(vecs))
+                bs = [load_weights(builder, place, narrow) for place in places]
                 add_products(builder, pointers, groups, op.a_row, k, bs, acc, multiply)
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
-            b = builder.add(b, const(count * vecs * BYTES))
+            b = builder.add(b, const(count * vecs * register))
             return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
 
         return body
@@ -168,6 +172,6 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, d
 
 
 @functools.cache
-def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool) -> Any:
+def gemm_tile(vecs: int, most: int, fetches: bool, dots: bool, narrow: Narrow) -> Any:
     """Numba intrinsic ``tile(rows, *Operands)`` for 1 to ``most`` rows, ``vecs`` registers wide."""
-    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots)
+    return by_rows(emit_tile, Operands, most, vecs=vecs, fetches=fetches, dots=dots, narrow=narrow)
