@@ -12,6 +12,7 @@ import bslite
 from bslite.engines.cpu import constants
 from bslite.engines.cpu.engine import engine_for
 from bslite.kernels.contracts.cpu.gemm import Conv
+from bslite.kernels.contracts.cpu.grouped import Grouped
 from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.plan.core.views import contiguous
 from bslite.plan.cpu.tuning import Tuning
@@ -152,3 +153,21 @@ class Tied(torch.nn.Module):
     def forward(self, ids: Any) -> Any:
         found = torch.nn.functional.embedding(ids, self.weight)
         return torch.nn.functional.linear(found, self.weight)
+
+
+@KINDS
+@pytest.mark.parametrize("rows", [3, 24])
+def test_experts_have_the_same_bits(kind: Narrow, rows: int) -> None:
+    x, weight = noise(rows, 256), fitting(kind, 6, 300, 256)
+    ends = np.array([0, rows // 3, rows // 3, rows - 1, rows - 1, rows - 1], np.int32)
+    spec = one_op("grouped_linear", x, ends, weight=weight)
+    engine = engine_for(spec)
+    made, found = [], []
+    for how in (Tuning(), Tuning(narrowing=False)):
+        shapes, strides = [x.shape, ends.shape], [contiguous(x.shape), (1,)]
+        session = engine.session(shapes, strides, 2, False, tuning=how)
+        found += [s.record.sweep.narrow for s in session.plan.steps if isinstance(s.record, Grouped)]
+        made.append(engine.compute(session, [x, ends])[0])
+    assert found == [kind, Narrow.NO]
+    assert made[0].tobytes() == made[1].tobytes()
+    assert np.any(made[0])

@@ -197,11 +197,15 @@ def _fits_float16(x: Array) -> bool:
 
 @recipe("narrow_panels")
 def _narrow_panels(params: Sequence[Array], lanes: int, width: int, groups: int, narrow: int) -> Array:
-    """`panels` of numbers of 16 bits, all of which are those of the parameter."""
-    w = params[0]
-    if narrow == Narrow.FLOAT16:
-        return _panels([w.astype(np.float16)], lanes, width, groups)
-    return _panels([(w.view(np.uint32) >> 16).astype(np.uint16)], lanes, width, groups)
+    """`panels` of numbers of 16 bits."""
+    return _panels([_narrowed(params[0], Narrow(narrow))], lanes, width, groups)
+
+
+def _narrowed(w: Array, narrow: Narrow) -> Array:
+    """Numbers that fit 16 bits, in these."""
+    if narrow is Narrow.NO:
+        return w
+    return w.astype(np.float16) if narrow is Narrow.FLOAT16 else (w.view(np.uint32) >> 16).astype(np.uint16)
 
 
 def _as_quads(w: Array) -> Array:
@@ -377,9 +381,9 @@ recipe("transposed_split_panels")(_of_phase(_split_panels))
 
 
 @recipe("group_panels")
-def _group_panels(params: Sequence[Array], lanes: int, width: int) -> Array:
-    """``[E, K, C]`` as `panels` of E groups."""
-    return _in_groups(params[0][..., None], lanes, width)
+def _group_panels(params: Sequence[Array], lanes: int, width: int, narrow: int) -> Array:
+    """``[E, K, C]`` as `panels` of E groups, as numbers of 16 bits where all are."""
+    return _in_groups(_narrowed(params[0], Narrow(narrow))[..., None], lanes, width)
 
 
 @recipe("phase_panels")

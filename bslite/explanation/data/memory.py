@@ -23,14 +23,16 @@ class Memory:
 
 def weight_bytes(spec: ModelSpec, plan: AnyPlan) -> dict[str, int]:
     """The bytes of each parameter, by key, as steps of a plan read it: rounded to bfloat16, or as it is."""
-    narrow = {
-        key
-        for const in _consts(plan)
-        for key in const.keys
-        if const.recipe.endswith(("rounded_panels", "narrow_panels"))
-        or (const.recipe.endswith("split_panels") and dict(const.args)["parts"] == 1)
-    }
+    narrow = {key for const in _consts(plan) if _of_16_bits(const) for key in const.keys}
     return {key: p.size * (2 if key in narrow else p.itemsize) for key, p in spec.params.items()}
+
+
+def _of_16_bits(const: Const) -> bool:
+    """Whether a constant holds two bytes for each number."""
+    how = dict(const.args)
+    if const.recipe.endswith("split_panels"):
+        return bool(how["parts"] == 1)
+    return const.recipe.endswith("rounded_panels") or bool(how.get("narrow"))
 
 
 def _consts(plan: AnyPlan) -> Iterator[Const]:

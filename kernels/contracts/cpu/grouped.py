@@ -8,7 +8,7 @@ class Grouped(StepRecord, kernel="grouped"):
     """A product of rows with a matrix for each group of them, whose ``ends``, int32 cells, are a value.
 
     Items are the ``groups`` and what lies behind them, times ``blocks`` of ``block_panels`` panels. Sums are
-    those of `Conv`: of ``taps`` parts of ``depth`` terms, ``chunk_taps`` of them at a time.
+    those of `Conv`, as are weights: of ``taps`` parts of ``depth`` terms, ``chunk_taps`` of them at a time.
     """
 
     x: Operand
@@ -23,6 +23,7 @@ class Grouped(StepRecord, kernel="grouped"):
     rows: int
     groups: int
     group_bytes: int
+    register_bytes: int
     columns: int
     taps: int
     chunk_taps: int

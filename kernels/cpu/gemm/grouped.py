@@ -9,7 +9,7 @@ from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_cell, store_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
+from bslite.kernels.cpu.vector.simd import LANES, splat
 
 F = reader(Grouped)
 f = np.float32
@@ -47,6 +47,7 @@ def grouped(step, bases, item, scratch):
                     store_some(y + i * y_row + 4 * column, splat(f(0.0)), columns - column)
         return
     taps, chunk_taps, depth, offsets = s.taps, s.chunk_taps, s.depth, s.offsets
+    register = s.register_bytes
     weights = s.weights + group * s.group_bytes
     tiles = (count + s.most - 1) // s.most
     low, high = count // tiles, count % tiles
@@ -58,13 +59,13 @@ def grouped(step, bases, item, scratch):
         column = panel * width * LANES
         lanes = min(columns - column, vecs * LANES) - (vecs - 1) * LANES
         bias = s.bias + 4 * column
-        w = weights + column * 4 * taps * depth
+        w = weights + panel * width * register * taps * depth
         c = y + 4 * column
         tap = 0
         while tap < taps:
             used = min(chunk_taps, taps - tap)
             # each tile fetches a part of what comes next in memory, mostly the next panel
-            ahead = w + used * depth * vecs * BYTES
+            ahead = w + used * depth * vecs * register
             share = used * (depth // UNROLL) * PREFETCHES * 64
             if high:
                 call_gemm_sweep(sweep, low + 1, high, x, x_row, offsets + 8 * tap, used, depth, w, c, y_row,
@@ -72,5 +73,5 @@ def grouped(step, bases, item, scratch):
             call_gemm_sweep(sweep, low, tiles - high, x + tall * x_row, x_row, offsets + 8 * tap, used, depth,
                             w, c + tall * y_row, y_row, bias, tap, 0, 0, s.lo_cell, lanes,
                             ahead + high * share, share, 1, 0, 0, 0)  # fmt: skip
-            w += used * depth * vecs * BYTES
+            w += used * depth * vecs * register
             tap += used

@@ -3,6 +3,7 @@
 import math
 
 from bslite.kernels.contracts.cpu.grouped import Grouped
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -26,17 +27,20 @@ def lower_grouped_linear(b: CpuBuilder, layer: Layer) -> None:
     width, panels = tiling.width, tiling.panels
     wanted = BLOCKS * machine.threads // min(groups, rows) or 1
     blocks = -(-panels // -(-panels // min(panels, wanted)))
-    how = {"lanes": machine.lanes, "width": width}
+    narrow = b.tuning.narrow.get(node.params["weight"], Narrow.NO)
+    how = {"lanes": machine.lanes, "width": width, "narrow": int(narrow)}
     record = Grouped(
         x.start, ends.start, Operand(b.const("group_panels", node.params["weight"], **how), 0),
         Operand(b.const("bias_panels", channels=k, lanes=machine.lanes, groups=1), 0),
         Operand(b.const("offsets", values=[4 * o for o in terms.offsets]), 0), y.start,
         x_row=4 * x.strides[0], y_row=4 * y.strides[0], end_step=4 * ends.strides[0], rows=rows,
         groups=groups,
-        group_bytes=4 * terms.size * machine.lanes * tiling.registers, columns=k, taps=len(terms.offsets),
+        group_bytes=narrow.bytes * terms.size * machine.lanes * tiling.registers,
+        register_bytes=narrow.bytes * machine.lanes, columns=k, taps=len(terms.offsets),
         chunk_taps=terms.chunk_taps, depth=terms.depth, width=width, tail=tiling.tail, panels=panels,
         block_panels=-(-panels // blocks), blocks=blocks, most=max_rows(machine, width),
-        sweep=sweep(machine, width), tail_sweep=sweep(machine, tiling.tail), lo=-math.inf, hi=math.inf,
+        sweep=sweep(machine, width, narrow=narrow), tail_sweep=sweep(machine, tiling.tail, narrow=narrow),
+        lo=-math.inf, hi=math.inf,
     )  # fmt: skip
     step(b, record, (groups + 1) * blocks, [x, ends], [y])
     if y is not home:
