@@ -1,6 +1,7 @@
 """Mixtures of experts: products by groups of rows, counts of them, and what transformers make of these."""
 
 import contextlib
+import copy
 import importlib
 import importlib.util
 from typing import Any
@@ -38,22 +39,24 @@ GROUPED = _grouped()
 class Experts(nn.Module):
     """Two layers of each of a few experts, with the rows that a gate sends them, in their order."""
 
-    def __init__(self, width: int = 24, hidden: int = 40) -> None:
+    def __init__(self, width: int = 24, hidden: int = 40, product: Any = GROUPED) -> None:
         super().__init__()
         torch.manual_seed(0)
+        self.product = product
         self.gate = nn.Linear(width, EXPERTS)
         self.up = nn.Parameter(torch.randn(EXPERTS, hidden, width) / width**0.5)
         self.down = nn.Parameter(torch.randn(EXPERTS, width, hidden) / hidden**0.5)
 
     def forward(self, x: Any) -> Any:
         rows = x.reshape(-1, x.shape[-1])
-        weights, chosen = self.gate(rows).softmax(-1).topk(CHOSEN)
+        scores = nn.functional.linear(rows.float(), self.gate.weight.float(), self.gate.bias.float())
+        weights, chosen = scores.softmax(-1).topk(CHOSEN)
         experts, order = chosen.reshape(-1).sort()
         ends = torch.histc(experts.float(), EXPERTS, 0, EXPERTS - 1).cumsum(0, dtype=torch.int32)
         sent = rows[order // CHOSEN]
-        made = GROUPED(sent, self.up.transpose(-2, -1), ends).relu()
-        made = GROUPED(made, self.down.transpose(-2, -1), ends)
-        made = made * weights.reshape(-1)[order][:, None]
+        made = self.product(sent, self.up.transpose(-2, -1), ends).relu()
+        made = self.product(made, self.down.transpose(-2, -1), ends)
+        made = made * weights.reshape(-1)[order][:, None].to(made.dtype)
         return torch.zeros_like(rows).index_add(0, order // CHOSEN, made).view_as(x)
 
 
@@ -65,6 +68,20 @@ def exact(net: Experts, x: Any) -> Any:
     gate = torch.zeros(len(rows), EXPERTS, dtype=torch.float64).scatter(1, chosen, share)
     each = torch.einsum("eti,eoi->eto", torch.einsum("ti,ehi->eth", rows, weights.up).relu(), weights.down)
     return torch.einsum("eto,te->to", each, gate).view_as(x)
+
+
+def test_experts_of_bfloat16() -> None:
+    """Torch's own product of groups; the gate is of float32."""
+    product = torch._grouped_mm if hasattr(torch, "_grouped_mm") else torch.nn.functional.grouped_mm
+    net = Experts(product=product).eval().bfloat16()
+    fast = bslite.optimize(net, tune=False, fallback="error")
+    for shape in ((2, 7, 24), (1, 7, 24), (5, 3, 24)):
+        x = torch.randn(shape).bfloat16()
+        with torch.no_grad():
+            truth, peer, got = exact(copy.deepcopy(net), x), net(x), fast(x)
+        assert got.dtype is torch.bfloat16
+        assert_three_way(got.float().numpy(), peer.float().numpy(), truth.numpy(), factor=1.5)
+    assert not bslite.report(fast).calls_in_torch
 
 
 def test_experts_at_any_size() -> None:

@@ -24,6 +24,16 @@ def grouped_mm(s: Site, x: Operand, weight: Operand, ends: Operand) -> Operand:
     return s.emit("grouped_linear", x, ends, params={"weight": turned})
 
 
+@aten("_grouped_mm")
+def grouped_product(
+    s: Site, x: Operand, weight: Operand, ends: Operand | None = None, bias: Any = None, out_dtype: Any = None
+) -> Operand:
+    """The same of bfloat16, where torch has one for other shapes, too."""
+    if ends is None or (x.rank, weight.rank) != (2, 3) or bias is not None or out_dtype is not None:
+        raise Unsupported("of other shapes than rows by groups of them, or with a bias or another dtype")
+    return grouped_mm(s, x, weight, ends)
+
+
 @aten("histc")
 def histc(s: Site, x: Operand, bins: int = 100, least: float = 0, most: float = 0) -> Operand:
     """How many elements lie in each of ``bins`` equal parts of ``[least, most]``; the last has both ends."""
