@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bslite.dropin import costs
+from bslite.dropin import attending, costs
 from bslite.dropin.assumption import Assumption
 from bslite.dropin.capture import Capture
 from bslite.dropin.changed import writing
@@ -169,6 +169,8 @@ class Blueprint:
                     made = graph.call_function(call_part, (calls[item], *(new[n] for n in item.inputs)))
                     for i, node in enumerate(item.outputs):
                         new[node] = graph.call_function(operator.getitem, (made, i))
+                elif item.target is attending.ATTENTION:
+                    new[item] = attending.copied(graph, item, new)
                 else:
                     new[item] = graph.node_copy(item, new.__getitem__)
                     if item.target is torch.ops.aten.empty_like.default:  # a part checks the numbers it takes
@@ -176,6 +178,7 @@ class Blueprint:
             if len(later) == len(waiting):
                 raise RuntimeError("the parts of the graph wait for each other")
             waiting = later
+        attending.unread(graph)
         module = torch.fx.GraphModule(source.program.graph_module, graph)
         module.graph.lint()
         self.function = module.forward
