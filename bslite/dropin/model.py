@@ -31,7 +31,8 @@ def serves(general: ModelSpec, special: ModelSpec) -> bool:
     """Whether ``general`` computes what ``special`` does, with the same weights, for at least its sizes."""
 
     def frame(spec: ModelSpec) -> tuple[object, ...]:
-        return spec.nodes, spec.outputs, [(i.name, i.dtype, len(i.shape)) for i in spec.inputs]
+        ports = [(i.name, i.dtype, len(i.shape)) for i in spec.inputs]
+        return spec.nodes, spec.outputs, ports, spec.unrounded
 
     if frame(general) != frame(special):
         return False

@@ -225,6 +225,32 @@ def test_products_of_float32_in_it_stay_so() -> None:
     assert own(Attention(exact=False), 2, 64, 64)[0] == frozenset()
 
 
+class Beside(nn.Module):
+    """A layer of bfloat16, and layers of float32 that are folded into one another."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.layer, self.own = kind, nn.Linear(64, 32), nn.Linear(64, 32)
+        self.norm, self.conv = nn.BatchNorm1d(32).eval(), nn.Conv1d(64, 32, 1)
+
+    def forward(self, x: Any, z: Any) -> Any:
+        made = self.conv(z[:, :, None])[:, :, 0] if self.kind == "conv" else self.own(z)
+        made = self.norm(made) if self.kind == "norm" else made * 2.7 if self.kind == "scaled" else made
+        return self.layer(x), made
+
+
+@pytest.mark.usefixtures("dots")
+@pytest.mark.parametrize("kind", ["plain", "norm", "scaled", "conv"])
+def test_what_is_made_of_weights_of_float32_stays_so(kind: str) -> None:
+    net = Beside(kind).eval()
+    net.layer.bfloat16()
+    fast, z = wrapped(net), torch.randn(64, 64)
+    with torch.no_grad():
+        got = fast(torch.randn(64, 64).bfloat16(), z)[1].double()
+        exact = copy.deepcopy(net).double()(torch.randn(64, 64).double(), z.double())[1]
+    assert (got - exact).norm() < 2e-6 * exact.norm()
+
+
 @pytest.mark.usefixtures("dots")
 def test_ieee_rounds_no_factor() -> None:
     net, x = nn.Linear(256, 64).eval().bfloat16(), torch.randn(64, 256)
@@ -275,7 +301,7 @@ def test_16_bits_within_a_step_of_training_are_torchs() -> None:
 def test_a_description_has_no_16_bits(dtype: Any) -> None:
     with pytest.raises(SpecError, match=r"weight is .*float16; convert the model with"):
         bslite.from_torch(nn.Linear(4, 4).eval().to(dtype), torch.randn(2, 4, dtype=dtype))
-    with pytest.raises(UnsupportedError, match=r"returns .*float16"):
+    with pytest.raises(UnsupportedError, match=r"makes .*float16"):
         bslite.from_torch(Fn(lambda x: x.to(dtype) * 2), torch.randn(2, 4))
 
 

@@ -46,8 +46,10 @@ class Engine:
 
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
         self.derived: Derived = Derived(None if like is None else like.derived)
-        self._unrounded = spec.unrounded
         self.spec = simplify(spec, self.derived, dots=has_dots() or (False if SATURATES else None))
+        self._unrounded = spec.unrounded
+        if spec.unrounded:  # what was made of parameters may have been made of those
+            self._unrounded = spec.unrounded | (self.spec.params.keys() - spec.params.keys())
         #: Where a parameter lies -> registers of the panels it was packed in, which other plans take again.
         self._widths: dict[Any, int] = {} if like is None else like._widths
         self._runs: KnownRuns = KnownRuns() if like is None else like._runs

@@ -72,7 +72,8 @@ class Site(AnySite):
         keys = {role: self._param(role, p) for role, p in given.items()}
         sources = [self.store.value(x, dtype).name for x, dtype in zip(inputs, dtypes, strict=True)]
         made = self.store.add(op, name, sources, keys, attrs, self.shape if inner is None else inner)
-        if is_product(op) and inputs[0].shape[-1:] != (1,):  # of one term none is rounded
+        one = op in ("linear", "matmul") and inputs[0].shape[-1:] == (1,)  # term: of it none is rounded
+        if is_product(op) and not one:
             operands = (*inputs, *given.values())
             self.store.products[made.name] = of_bfloat16(self.store, self.node, op, operands, sources)
         return made
