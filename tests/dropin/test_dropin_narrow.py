@@ -301,7 +301,7 @@ def test_16_bits_within_a_step_of_training_are_torchs() -> None:
 def test_a_description_has_no_16_bits(dtype: Any) -> None:
     with pytest.raises(SpecError, match=r"weight is .*float16; convert the model with"):
         bslite.from_torch(nn.Linear(4, 4).eval().to(dtype), torch.randn(2, 4, dtype=dtype))
-    with pytest.raises(UnsupportedError, match=r"makes .*float16"):
+    with pytest.raises(UnsupportedError, match=r"returns .*float16"):
         bslite.from_torch(Fn(lambda x: x.to(dtype) * 2), torch.randn(2, 4))
 
 
