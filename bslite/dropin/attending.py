@@ -1,7 +1,7 @@
 """Attention that stays in torch, because its keys grow from call to call, as torch computes it fastest.
 
 Heads that share keys and values read them where they are, not copies; and few rows in 16 bits are computed in
-float32, for which torch's kernel takes a seventh of the time.
+float32, for which torch's kernel takes a seventh of the time over 3,000 keys (decision 053).
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def _source(repeated: Any) -> Any:
         return None
     batch, heads, times, keys, features = dims(_value(wide))
     made, found = dims(_value(repeated)), dims(_value(source.args[0]))
-    # A length has a symbol of its own in each cache; that of keys is no one, which would be expanded.
+    # A length has a symbol of its own in each cache. One that grows is not 1, which could be expanded.
     grows = len(found) == 4 and (found[2] == keys or not isinstance(found[2], int))
     whole = (made[:2], made[3:]) == ((batch, heads * times), (features,)) and made[2] == keys
     same = found[:2] == (batch, heads) and found[3:] == (features,)

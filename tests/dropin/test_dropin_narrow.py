@@ -20,7 +20,7 @@ from bslite.spec import ModelSpec
 __all__ = ["dots"]
 UNIT = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 NARROW = pytest.mark.parametrize("dtype", UNIT, ids=["bfloat16", "float16"])
-#: A layer that works in place, alone: its result is the argument itself.
+#: A layer that works in place, alone: its result is the argument itself, which is torch's in any dtype.
 TORCHS = ("relu in place", "hardswish")
 
 
@@ -54,7 +54,7 @@ def specs(module: Any) -> list[ModelSpec]:
 
 @NARROW
 @pytest.mark.filterwarnings("ignore:Using padding='same'")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+@pytest.mark.parametrize("case", [c for c in CASES if c.label not in TORCHS], ids=lambda case: case.label)
 def test_every_operation_takes_16_bits(case: Case, dtype: Any) -> None:
     torch.manual_seed(0)
     net, x = case.module().eval().to(dtype), torch.randn(2, *case.shape, dtype=dtype)
@@ -63,8 +63,6 @@ def test_every_operation_takes_16_bits(case: Case, dtype: Any) -> None:
             copy.deepcopy(net)(x.clone())
     except RuntimeError:
         pytest.skip("torch has no such function of this dtype")
-    if case.label in TORCHS:
-        return
     fast = wrapped(net)
     no_worse(fast, net, x)
     by_bslite(fast)
@@ -135,10 +133,9 @@ def test_an_array_goes_with_the_models_that_hold_it() -> None:
     second = widened(tensor)
     assert second is not first
     assert np.array_equal(second, tensor.float().numpy())
-    place = second.ctypes.data
     del second
     gc.collect()
-    assert np.array_equal(widened(tensor), tensor.float().numpy()), place
+    assert np.array_equal(widened(tensor), tensor.float().numpy())
 
 
 def test_numbers_that_float16_lacks_are_there_within_a_part() -> None:

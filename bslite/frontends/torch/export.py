@@ -185,7 +185,7 @@ class Walk:
                 node, result = by_name.get(spec.arg.name, (None, None))
                 dtype = dtype_name(node.meta["val"]) if node and has_tensors(node) else ""
                 if isinstance(result, (Value, Const)) and dtype not in DTYPES:
-                    self._whole_problem(f"returns {dtype}")
+                    self._whole_problem(f"returns {dtype}; bslite has {', '.join(DTYPES)}")
                 elif isinstance(result, Pairs):
                     self._whole_problem(f"returns {result.dtype}")
                 elif isinstance(result, (Value, Const)):
