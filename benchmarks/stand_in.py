@@ -20,8 +20,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.blocks import in_blocks
 from benchmarks.tables import geometric_mean, ms, ratio, table
+from bslite.spec import Array, ModelSpec
 
 CYCLES = 16.0  # of a product of tiles
 WORDS = ("ieee", "float32", "bfloat16_3x", "bfloat16")
@@ -36,6 +39,9 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", nargs="+", default=["float32"], choices=WORDS[1:], metavar="WORD")
+    parser.add_argument(
+        "--weights", choices=("bfloat16", "float16"), help="round weights to these 16 bits first"
+    )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.5, help="of a block")
     parser.add_argument("--layers", action="store_true", help="also layer by layer")
@@ -109,9 +115,9 @@ def _measure(given: argparse.Namespace, folder: Path) -> int:
     ratios: dict[str, list[float | None]] = {word: [] for word in given.precision}
     for name in given.nets:
         net = make(name, given.batch, 0, folder)
+        spec = _rounded(net.spec, given.weights) if given.weights else net.spec
         calls = {
-            word: partial(bslite.run, net.spec, net.x, threads=given.threads, precision=word)
-            for word in words
+            word: partial(bslite.run, spec, net.x, threads=given.threads, precision=word) for word in words
         }
         found = in_blocks(calls, given.rounds, given.seconds)
         took = {word: statistics.median(times) for word, times in found.items()}
@@ -119,22 +125,30 @@ def _measure(given: argparse.Namespace, folder: Path) -> int:
             ratios[word].append(took["ieee"] / took[word])
         rows.append([name, *(ms(took[w], 2) for w in words), *(ratio(ratios[w][-1]) for w in ratios)])
         if given.layers:
-            print(f"{name}\n\n{_layers(net, given)}\n", flush=True)
+            print(f"{name}\n\n{_layers(spec, net.x, given)}\n", flush=True)
     rows.append(["geometric mean", *[""] * len(words), *(ratio(geometric_mean(r)) for r in ratios.values())])
     head = ["net", *words, *(f"ieee / {word}" for word in ratios)]
-    print(f"Milliseconds by the stand-in, batch {given.batch}, {given.threads} thread(s)\n")
+    of = f", weights of {given.weights}" if given.weights else ""
+    print(f"Milliseconds by the stand-in, batch {given.batch}, {given.threads} thread(s){of}\n")
     print(table(head, rows))
     return 0
 
 
-def _layers(net: Any, given: argparse.Namespace) -> str:
+def _rounded(spec: ModelSpec, word: str) -> ModelSpec:
+    """The model with weights that fit 16 bits."""
+    import torch
+
+    floats = {key: torch.tensor(a) for key, a in spec.params.items() if a.dtype == np.float32}
+    fitting = {key: a.to(getattr(torch, word)).float().numpy() for key, a in floats.items()}
+    return dataclasses.replace(spec, params={**spec.params, **fitting})
+
+
+def _layers(spec: ModelSpec, x: Array, given: argparse.Namespace) -> str:
     """What each layer takes; ``kernels`` are those of the last precision."""
     import bslite
 
     words = ["ieee", *given.precision]
-    made = {
-        word: bslite.explain(net.spec, net.x, threads=given.threads, precision=word).layers for word in words
-    }
+    made = {word: bslite.explain(spec, x, threads=given.threads, precision=word).layers for word in words}
     rows = []
     for layers in zip(*(made[word] for word in words), strict=True):
         if layers[0].flops:

@@ -13,6 +13,7 @@ from bslite.engines.cpu.description import described
 from bslite.engines.cpu.job import start_threads
 from bslite.engines.cpu.peak import fma_rate
 from bslite.engines.cpu.stream import stream_job
+from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.machine import Machine, Rates
 
 SECONDS = 0.12  # for each of some 20 measurements
@@ -56,7 +57,8 @@ def tiles_per_second(seconds: float) -> float:
 
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(tile_peak.address)
     memory = np.zeros(BYTES + 64, np.uint8)
-    sweep, start = tile_sweep(PRODUCTS).address, memory.ctypes.data + -memory.ctypes.data % 64
+    sweep = tile_sweep(PRODUCTS, PARTS[PRODUCTS]).address
+    start = memory.ctypes.data + -memory.ctypes.data % 64
     repeats, found = 1, list[float]()
     end = time.perf_counter() + seconds
     while not found or time.perf_counter() < end:

@@ -27,7 +27,7 @@ from bslite.passes import simplify
 from bslite.plan import Const, build_plan
 from bslite.plan.core.views import contiguous
 from bslite.plan.cpu.known_runs import KnownRuns
-from bslite.plan.cpu.tuning import Tuning
+from bslite.plan.cpu.tuning import MANY, Tuning
 from bslite.plan.cpu.work import rounds
 from bslite.spec import ModelSpec
 
@@ -95,7 +95,7 @@ class Engine:
                     chosen,
                     packed=packed_in,
                     runs=self._runs,
-                    narrow=self._narrow if chosen.narrowing else {},
+                    narrow=self._narrow(0 if machine.tile_cycles else MANY) if chosen.narrowing else {},
                     inexact=chosen.inexact | self._inexact
                     if rounds(machine, chosen.precision)
                     else frozenset(),
@@ -129,12 +129,11 @@ class Engine:
         floats = {key: a for key, a in self.spec.params.items() if a.dtype == np.float32}
         return frozenset(key for key, a in floats.items() if not constants.has_parts(a))
 
-    @functools.cached_property
-    def _narrow(self) -> dict[str, Narrow]:
-        """The large parameters whose numbers all fit 16 bits."""
+    def _narrow(self, least: int) -> dict[str, Narrow]:
+        """The parameters of so many bytes or more whose numbers all fit 16 bits."""
         found = {}
         for key, a in self.spec.params.items():
-            if a.dtype == np.float32 and a.ndim >= 2 and a.nbytes >= constants.LARGE:
+            if a.dtype == np.float32 and a.ndim >= 2 and a.nbytes >= least:
                 made = self.derived.get("narrow", [a], partial(constants.narrow_of, a))
                 found[key] = Narrow(int(made))
         return {key: narrow for key, narrow in found.items() if narrow}

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.stack import Stacked
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep
-from bslite.kernels.contracts.cpu.tiles import TileSweep
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow
+from bslite.kernels.contracts.cpu.tiles import PARTS, TileSweep
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 from bslite.machine import Machine
 from bslite.plan import Const
@@ -43,20 +43,21 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
     if any(len(view.shape) > AXES for view in plan.values.values()):
         more.append(STEP_KERNELS["copy_axes"])
     multiply = [name for pair in TWINS if set(pair) & own.keys() for name in pair]
+    called = {v for p in _within(plan) for s in p.steps for v in s.record.variants()}
     if machine.tile_cycles and multiply:
         # Other sizes, and numbers without exact parts, take the other one.
-        products = {s.record.of_parts for p in _within(plan) for s in p.steps} - {0}
         more += [STEP_KERNELS[name] for name in multiply]
-        more += [kernel_of(TileSweep(n)) for n in products or {6}]
+        usual = TileSweep(machine.tile_products, PARTS[machine.tile_products])
+        more += map(kernel_of, {v for v in called if isinstance(v, TileSweep)} or {usual})
     if multiply:
-        called = {v for p in _within(plan) for s in p.steps for v in s.record.variants()}
-        both = {False} | {v.dots for v in called if isinstance(v, GemmSweep)}
-        if True in both:
+        found = {(False, Narrow.NO)} | {(v.dots, v.narrow) for v in called if isinstance(v, GemmSweep)}
+        if any(dots for dots, _ in found):
             twins = DOT_TWINS if own.keys() & set(DOT_TWINS) else ()
             more += [STEP_KERNELS[name] for name in ("rounded", *twins)]
             more += [kernel_of(replace(v, cells=True)) for v in called if isinstance(v, DepthwiseSweep)]
-        for dots in both:
-            more += [kernel_of(sweep(machine, vecs, dots)) for vecs in range(1, max(WIDTHS) + 1)]
+        for dots, narrow in found:
+            widths = range(1, max(WIDTHS) + 1)
+            more += [kernel_of(sweep(machine, vecs, dots, narrow=narrow)) for vecs in widths]
     return [*own.values(), *(kernel for kernel in more if kernel.name not in own)]
 
 

@@ -31,7 +31,7 @@ def _of_16_bits(const: Const) -> bool:
     """Whether a constant holds two bytes for each number."""
     how = dict(const.args)
     if const.recipe.endswith("split_panels"):
-        return bool(how["parts"] == 1)
+        return bool(how["b_parts"] == 1)
     return const.recipe.endswith("rounded_panels") or bool(how.get("narrow"))
 
 

@@ -134,7 +134,7 @@ def contraction(
     group_channels = channels // groups
     narrow = Narrow.NO
     if recipe == "panels" and not (pack or how):
-        narrow = b.tuning.narrow.get(layer.node.params["weight"], narrow)
+        narrow = b.tuning.in_memory(layer.node.params["weight"], terms.size * channels)
     packed_already = 0 if pack or across else b.tuning.packed.get(layer.node.params["weight"], 0)
     tiling = (
         across_tiling(machine, pixels, channels)

@@ -11,6 +11,7 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.cells import Cells
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.cpu.tiles import (
     BLOCK,
     COLS,
@@ -107,11 +108,11 @@ Packed = tuple[Operand, int, list[View]]
 
 
 class Weights(NamedTuple):
-    """What packs weights, given the number of parts. Of a parameter: its ``key``, and what packs it whole, as
-    panels of float32.
+    """What packs weights, given the parts of x and theirs. Of a parameter: its ``key``, and what packs it
+    whole, as panels of float32.
     """
 
-    packed: Callable[[int], Packed]
+    packed: Callable[[int, int], Packed]
     key: str | None = None
     whole: Callable[[], Operand] | None = None
 
@@ -123,8 +124,9 @@ def stored(
     what the names of its recipes begin with.
     """
 
-    def packed(parts: int) -> Packed:
-        return Operand(b.const(recipe + "split_panels", key, parts=parts, groups=groups, **how), 0), 0, []
+    def packed(parts: int, b_parts: int) -> Packed:
+        split = {"parts": parts, "b_parts": b_parts, "groups": groups}
+        return Operand(b.const(recipe + "split_panels", key, **split, **how), 0), 0, []
 
     def whole() -> Operand:
         lanes = b.machine.lanes
@@ -150,33 +152,33 @@ def split_conv(
     machine, mine = b.machine, channels // of.groups
     if not on_tiles(b, of, channels, image, weights.key):
         return False
-    products = machine.tile_products
-    parts, (row_step, col_step) = PARTS[products], of.phases
+    sweep = sweep_of(b, weights.key)
+    parts, b_parts, (row_step, col_step) = PARTS[sweep.products], sweep.b_parts, of.phases
     deep, rows, cols = of.window
     if rows.taps == cols.taps == 1:  # lines and pixels that are not read do not count
         near = near._replace(row=x.line, col=x.col)
     reach_rows, reach_cols = of.reach
     wide = (size.pixels - 1) * col_step + reach_cols
     panels = -(-mine // PANEL)
-    group_bytes = panels * of.steps * parts * 2 * TILE
+    group_bytes = panels * of.steps * b_parts * 2 * TILE
     read = deep.taps * ((size.lines - 1) * row_step + reach_rows)
     items = choose_items(
         machine, size.images * size.planes, size.lines, panels * of.groups,
-        multiplied(machine, size, of, mine), read * wide * of.groups * of.blocks * parts * LINE,
+        multiplied(machine, size, of, mine, sweep), read * wide * of.groups * of.blocks * parts * LINE,
         group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
         0.0 if direct else split_of(machine, size, of),
     )  # fmt: skip
     lie = _where_they_are(b, of, size, x, near) if direct else _in_scratch(of, parts, items.band_lines, wide)
-    fewer = parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
+    fewer = b_parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
     on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l3 / 4
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
-    passes, scratch = _passes(b, of, parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
+    passes, scratch = _passes(b, of, b_parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
     weights_image, more = 0, list[View]()
     if on_the_way and weights.whole is not None:
         at_weights = weights.whole()
         group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
     else:
-        at_weights, weights_image, more = weights.packed(parts)
+        at_weights, weights_image, more = weights.packed(parts, b_parts)
     table, added = b.const("offsets", values=lie.offsets), bias()
     if added is not None:
         at_bias, more = added.start, [*more, added]
@@ -196,13 +198,13 @@ def split_conv(
         pixels=size.pixels, short=size.short, **items._asdict(), panels=panels * of.groups,
         group_panels=panels, group_channels=mine, group_weight_bytes=group_bytes,
         weights_image=4 * weights_image, groups=of.groups, depth=of.depth, blocks_of_terms=of.blocks,
-        parts=parts, steps=of.steps, chunk=CHUNK_STEPS, **passes._asdict(),
+        parts=parts, b_parts=b_parts, steps=of.steps, chunk=CHUNK_STEPS, **passes._asdict(),
         start=rows.start if clipped and not by_planes else 0, row_step=row_step,
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
         deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=lie.slab,
         row_phases=row_step, col_phases=col_step, pitch=lie.pitch, pixel=lie.pixel, plane=lie.plane,
-        sweep=TileSweep(products), end=epilogue(layer.activation),
+        sweep=sweep, end=epilogue(layer.activation),
         stored=Cells(y.start, inexact_flag(b, layer)),
     )  # fmt: skip
     reads = [with_halo(x.view), *([residual.view] if residual else []), *more]
@@ -249,7 +251,7 @@ def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near)
 
 
 def _passes(
-    b: CpuBuilder, of: Sum, parts: int, blocks: int, weight_bytes: int, on_the_way: bool, at: int
+    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, weight_bytes: int, on_the_way: bool, at: int
 ) -> tuple[Passes, int]:
     """How the weights pass the ``blocks`` of 32 outputs of an item, whose sums may lie in scratch memory from
     ``at`` on; and where that ends.
@@ -257,7 +259,7 @@ def _passes(
     Weights that are read once are split on the way where memory holds them, because they are fewer bytes as
     they are. Others that L2 does not keep are fetched ahead, by all blocks of outputs alike.
     """
-    how, step_bytes, part = b.tuning.fetching, parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
+    how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
     chunk_sums = end = at + BLOCK * (blocks if part < of.steps or on_the_way else 1)
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
     if on_the_way:
@@ -269,10 +271,10 @@ def _passes(
 
 
 @functools.lru_cache(4096)
-def multiplied(machine: Machine, size: Pixels, of: Sum, channels: int) -> float:
+def multiplied(machine: Machine, size: Pixels, of: Sum, channels: int, sweep: TileSweep) -> float:
     """Cycles of one core for products of tiles and results stored. ``channels``: of a group."""
     rows = -(-size.made // ROWS)
-    tiles = rows * -(-channels // COLS) * of.steps * machine.tile_products * machine.tile_cycles
+    tiles = rows * -(-channels // COLS) * of.steps * len(sweep.pairs) * machine.tile_cycles
     return of.groups * (tiles + size.made * -(-channels // machine.lanes) * STORED)
 
 
@@ -291,7 +293,14 @@ def on_tiles(
     """
     if not b.machine.tile_cycles or key in b.tuning.inexact:
         return False
-    return is_faster(usual(b.machine), image, of, channels // of.groups)
+    return is_faster(usual(b.machine), image, of, channels // of.groups, sweep_of(b, key))
+
+
+def sweep_of(b: CpuBuilder, key: str | None) -> TileSweep:
+    """The products that a layer takes whose weights are the parameter ``key``, or None."""
+    products = b.machine.tile_products
+    narrow = b.tuning.narrow.get(key, Narrow.NO) if key else Narrow.NO
+    return TileSweep(products, min(PARTS[products], narrow.parts))
 
 
 def in_one_part(machine: Machine, terms: int) -> bool:
@@ -317,13 +326,17 @@ def usual(machine: Machine) -> Machine:
 
 
 @functools.lru_cache(4096)
-def is_faster(machine: Machine, image: tuple[int, int] | None, of: Sum, channels: int) -> bool:
+def is_faster(
+    machine: Machine, image: tuple[int, int] | None, of: Sum, channels: int, sweep: TileSweep
+) -> bool:
     """Whether products of tiles take fewer cycles than float32 multiply-adds, for an image of so many
-    outputs, and lines of so many; None: for one without end. The weights are split for each image.
+    outputs, and lines of so many; None: for one without end. Weights of all parts are split for each image.
     """
     outputs, line = image or (1 << 20, 1 << 10)
     terms = of.window.taps * of.depth
     added = of.groups * line_tiling(machine, line, channels).cycles * outputs / line * terms
     size = Pixels(1, 1, 1, outputs)
-    split = split_of(machine, size, of) + SPLIT[machine.tile_products] * of.groups * terms * channels
-    return multiplied(machine, size, of, channels) + split < added
+    split = split_of(machine, size, of)
+    if sweep.b_parts == PARTS[sweep.products]:
+        split += SPLIT[sweep.products] * of.groups * terms * channels
+    return multiplied(machine, size, of, channels, sweep) + split < added

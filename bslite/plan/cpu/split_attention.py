@@ -107,7 +107,7 @@ def split_record(
     table = b.const("offsets", values=[n * parts * LINE for n in range(max(of_depth, of_block))])
     record = SplitAttention(
         shared, inexact_flag(b, layer), Operand(table, 0), parts=parts, q_pixel=q_pixel, e_pixel=e_pixel,
-        sweep=TileSweep(products), **places,
+        sweep=TileSweep(products, parts), **places,
     )  # fmt: skip
     return record, at // 4
 

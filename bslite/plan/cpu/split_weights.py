@@ -15,7 +15,7 @@ def computed(b: CpuBuilder, layer: Layer, m: Matrices) -> Weights:
     """
     made: dict[int, View] = {}
 
-    def weights(parts: int) -> Packed:
+    def weights(parts: int, _: int) -> Packed:
         def packed(b: CpuBuilder, memory: View) -> View:
             at = memory.offset + m.at - m.memory.offset
             return _pack(b, layer, m._replace(memory=memory, at=at), parts)

@@ -8,6 +8,8 @@ from bslite.explore.cpu import Loops
 from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.plan.cpu.known_runs import KnownRuns
 
+MANY = 1 << 20  # bytes of float32 weights that caches may not keep from one call to the next
+
 
 @dataclass(frozen=True)
 class Banding:
@@ -37,7 +39,7 @@ class Tuning:
     ``packed``: parameter -> registers of its panels, of those that are packed already: they are used again
     where others would be no better. ``runs``: those found for other sizes of the model. ``precision``: the
     least accuracy of products. ``fetching``: how weights reach tiles of bfloat16. ``inexact``: parameters
-    that have no exact parts of bfloat16. ``narrow``: how those lie in memory whose numbers fit 16 bits, if
+    that have no exact parts of bfloat16. ``narrow``: those whose numbers all fit 16 bits, and which, if
     ``narrowing``.
     """
 
@@ -52,3 +54,7 @@ class Tuning:
     narrow: Mapping[str, Narrow] = field(default_factory=dict, compare=False, repr=False)
     inexact: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     runs: KnownRuns | None = field(default=None, compare=False, repr=False)
+
+    def in_memory(self, key: str, weights: int) -> Narrow:
+        """How the ``weights`` of a parameter lie in memory for multiply-adds; few stay float32."""
+        return self.narrow.get(key, Narrow.NO) if 4 * weights >= MANY else Narrow.NO

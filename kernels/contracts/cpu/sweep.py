@@ -6,8 +6,8 @@ from bslite.kernels.contracts.record import Variant
 
 
 class Narrow(IntEnum):
-    """How weights lie in memory whose numbers all fit 16 bits: each is widened as it is read, so the products
-    are those of float32. NO: as float32.
+    """The 16 bits that all numbers of some weights fit, and in which these may lie in memory: each is widened
+    as it is read, so the products are those of float32. NO: they lie as float32.
     """
 
     NO = 0
@@ -18,6 +18,11 @@ class Narrow(IntEnum):
     def bytes(self) -> int:
         """Of a weight."""
         return 2 if self else 4
+
+    @property
+    def parts(self) -> int:
+        """Numbers of bfloat16 whose sum a weight is: of the 11 bits of float16, 8 and then the rest."""
+        return {Narrow.NO: 3, Narrow.BFLOAT16: 1, Narrow.FLOAT16: 2}[self]
 
 
 class GemmSweep(Variant):

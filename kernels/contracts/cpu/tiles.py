@@ -21,6 +21,10 @@ LINE = 64  # bytes of a row of a tile: one part of 32 terms
 LEAST, MOST, HALF = (127 - 100) << 23, 0x7F7F8000, 0x8000
 #: Products of parts -> parts that a number is split into.
 PARTS = {6: 3, 3: 2, 1: 1}
+#: Products -> pairs of a part of A and one of B, 0 the leading one. Neighbours share a part, so that six
+#: products take 14 loads of tiles. What is left out of the nine is below a float32's last place. The leading
+#: parts come last: the others are exact until then, so that a product with one is.
+PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
 BLOCK = 2 * ROWS * ROW  # bytes of the sums of a block
 #: Bytes of scratch memory before an item's pixels: tiles of a unit that is emulated, the sums of a block,
@@ -30,9 +34,18 @@ HEAD = CONFIG + 64
 
 
 class TileSweep(Variant):
-    """The microkernel of two by two tiles of sums that takes so many ``products`` of parts."""
+    """The microkernel of two by two tiles of sums that takes so many ``products`` of parts, of those that B
+    has: the first ``b_parts``. The others are zeros where all numbers of B fit 16 bits, and products with
+    them would change no bit.
+    """
 
     products: int
+    b_parts: int
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """The products in order: a part of A and one of B."""
+        return tuple((p, q) for p, q in PAIRS[self.products] if q < self.b_parts)
 
 
 class OnTiles(StepRecord):
@@ -46,7 +59,18 @@ class OnTiles(StepRecord):
     @property
     def of_parts(self) -> int:
         """Those of the microkernel."""
-        return next(v.products for v in self.variants() if isinstance(v, TileSweep))
+        return len(self._sweep.pairs)
+
+    @property
+    def arithmetic(self) -> str:
+        """The same in words, and why it may be fewer."""
+        all_of, found = PARTS[self._sweep.products], self._sweep.b_parts
+        fewer = f"; weights have {found} of {all_of} parts" if found < all_of else ""
+        return super().arithmetic + fewer
+
+    @property
+    def _sweep(self) -> TileSweep:
+        return next(v for v in self.variants() if isinstance(v, TileSweep))
 
 
 class SplitConv(OnTiles, kernel="split_conv"):
@@ -59,7 +83,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     line to line. There the outputs of all lines are one line, in which ``pitch - pixels`` at the end of each
     are not used. A pixel has ``blocks_of_terms`` times so many parts of 32 channels for each of the
     ``groups``, and begins ``pixel`` bytes after the one before; a phase begins ``plane`` bytes after the
-    phase before, and what the next plane of a window reads ``slab`` bytes on.
+    phase before, and what the next plane of a window reads ``slab`` bytes on. Weights have ``b_parts`` parts.
 
     ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
     of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
@@ -120,6 +144,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     depth: int
     blocks_of_terms: int
     parts: int
+    b_parts: int
     steps: int
     chunk: int
     part: int

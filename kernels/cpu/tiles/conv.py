@@ -184,7 +184,7 @@ def split_conv(step, bases, item, scratch):
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
     sweep, split_at, depth = s.sweep, s.split_at, s.depth
     activation = 0 if has_cells else s.activation  # of results rounded behind it, block by block
-    step_bytes = parts * 2 * TILE
+    step_bytes = s.b_parts * 2 * TILE
     panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))

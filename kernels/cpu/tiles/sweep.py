@@ -11,17 +11,13 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from bslite.kernels.contracts.cpu.tiles import COLS, LINE, PARTS, ROWS, TILE, TileSweep
+from bslite.kernels.contracts.cpu.tiles import COLS, LINE, ROWS, TILE, TileSweep
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.tiles import unit
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, loop, one_of
 from bslite.kernels.cpu.vector.simd import I64
 
-#: Products -> pairs of a part of A and one of B, 0 the leading one. Neighbours share a part, so that six
-#: products take 14 loads of tiles. What is left out of the nine is below a float32's last place. The leading
-#: parts come last: the others are exact until then, so that a product with one is.
-PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
 call_tile_sweep = caller(11)
@@ -42,7 +38,7 @@ class Operands(NamedTuple):
     quarters: Any  # so many quarters of the bytes of its own B
 
 
-def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, op: Operands) -> None:
+def emit_block(builder: Any, rows: int, cols: int, resume: bool, how: TileSweep, op: Operands) -> None:
     """Emits ``rows`` by ``cols`` (1 or 2 each) tiles of sums over ``steps`` blocks of 32 terms; ``resume``:
     they are added to the sums that are there.
     """
@@ -59,7 +55,7 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, 
         else:
             unit.zero_ir(builder, op.unit, 2 * i + j)
     below = builder.mul(op.a_row, const(ROWS))
-    b_bytes = PARTS[products] * 2 * TILE
+    b_bytes = how.b_parts * 2 * TILE
     quarter = b_bytes // 4
 
     def fetch(_: Any, carried: list[Any]) -> list[Any]:
@@ -73,7 +69,7 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, 
         cell = builder.add(op.offsets, builder.shl(k, const(3)))
         a = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
         last_p = last_q = None
-        for p, q in PAIRS[products]:
+        for p, q in how.pairs:
             if p != last_p:
                 part = builder.add(a, const(LINE * p))
                 for i in range(rows):
@@ -95,18 +91,18 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, products: int, 
 
 @makes(TileSweep)
 @functools.cache
-def tile_sweep(products: int) -> Kernel:
+def tile_sweep(products: int, b_parts: int) -> Kernel:
     """A kernel of one block; ``which`` is 0 to 7: a second tile of columns counts 1, one of rows 2, and
     sums that go on 4.
     """
 
     def emit(builder: Any, which: Any, *args: Any) -> None:
-        op = Operands(*args)
+        op, how = Operands(*args), TileSweep(products, b_parts)
         sizes = list(itertools.product((False, True), (1, 2), (1, 2)))
         one_of(
             builder, which,
             {
-                n: functools.partial(emit_block, builder, rows, cols, resume, products, op)
+                n: functools.partial(emit_block, builder, rows, cols, resume, how, op)
                 for n, (resume, rows, cols) in enumerate(sizes)
             },
         )  # fmt: skip
@@ -116,4 +112,4 @@ def tile_sweep(products: int) -> Kernel:
     def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, quarters):
         block(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, quarters)
 
-    return Kernel(sweep, f"tile_sweep_{products}", 11)
+    return Kernel(sweep, f"tile_sweep_{products}_{b_parts}", 11)

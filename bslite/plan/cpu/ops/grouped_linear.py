@@ -3,7 +3,6 @@
 import math
 
 from bslite.kernels.contracts.cpu.grouped import Grouped
-from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -27,7 +26,7 @@ def lower_grouped_linear(b: CpuBuilder, layer: Layer) -> None:
     width, panels = tiling.width, tiling.panels
     wanted = BLOCKS * machine.threads // min(groups, rows) or 1
     blocks = -(-panels // -(-panels // min(panels, wanted)))
-    narrow = b.tuning.narrow.get(node.params["weight"], Narrow.NO)
+    narrow = b.tuning.in_memory(node.params["weight"], groups * k * c)
     how = {"lanes": machine.lanes, "width": width, "narrow": int(narrow)}
     record = Grouped(
         x.start, ends.start, Operand(b.const("group_panels", node.params["weight"], **how), 0),

@@ -1,6 +1,6 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
-from bslite.kernels.contracts.cpu.tiles import PARTS
+from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -11,7 +11,17 @@ from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
 from bslite.plan.cpu.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
-from bslite.plan.cpu.split import LARGE, PIXEL, Sum, in_one_part, on_tiles, recurs, split_conv, stored
+from bslite.plan.cpu.split import (
+    LARGE,
+    PIXEL,
+    Sum,
+    in_one_part,
+    on_tiles,
+    recurs,
+    split_conv,
+    stored,
+    sweep_of,
+)
 from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
@@ -75,12 +85,15 @@ def _direct(b: CpuBuilder, layer: Layer, rows: View, outputs: int) -> View | Non
 
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
     """Whether an image of a batch is one row of a layer, whose weights are read for it alone, and have more
-    bytes in parts: behind the convolutions of a network, or in a model of rows if memory holds the weights.
+    bytes in parts than as they lie: behind the convolutions of a network, or in a model of rows if memory
+    holds the weights.
 
     No size of a batch is looked at, because an image must have the same bits in any: only which layers lie
     between, each of which keeps rows apart.
     """
-    name, more = layer.node.inputs[0], PARTS[b.machine.tile_products] * 2 > 4
+    name, key = layer.node.inputs[0], layer.node.params.get("weight")
+    lies = b.tuning.in_memory(key, weight_bytes // 4) if key else Narrow.NO
+    more = 2 * sweep_of(b, key).b_parts > lies.bytes
     if not b.machine.tile_cycles or not more or len(b.shapes[name]) != 2 or recurs(b.spec):
         return False
     made_by = {node.name: node for node in b.spec.nodes}

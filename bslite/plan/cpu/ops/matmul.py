@@ -116,11 +116,11 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     packed: list[View] = []
     tiles: list[Weights] = []
 
-    def parts_of(first: int, parts: int) -> Packed:
+    def parts_of(first: int, parts: int, b_parts: int) -> Packed:
         """The weights on tiles, from matrix ``first`` on."""
         if not tiles:
             tiles.append(computed(b, layer, _matrices(b, w, own)))
-        start, _, views = tiles[0].packed(parts)
+        start, _, views = tiles[0].packed(parts, b_parts)
         each = views[0].shape[-1]
         return start._replace(at=start.at + first * each), ws[-1] * each, views
 
