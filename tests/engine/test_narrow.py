@@ -171,3 +171,11 @@ def test_experts_have_the_same_bits(kind: Narrow, rows: int) -> None:
     assert found == [kind, Narrow.NO]
     assert made[0].tobytes() == made[1].tobytes()
     assert np.any(made[0])
+
+
+@KINDS
+def test_an_explanation_says_how_they_lie(kind: Narrow) -> None:
+    x = noise(2, 1024)
+    spec = one_op("linear", x, weight=fitting(kind, 512, 1024))
+    (row,) = bslite.explain(spec, x).layers
+    assert f"weights lie in {kind.name.lower()}" in row.holds

@@ -142,7 +142,7 @@ class Conv(StepRecord, kernel="conv"):
         """What the step makes beside its results, in words; empty for nothing."""
         along = "lanes run along the sum" if self.across_bytes else ""
         inside = "columns beyond the image are left out" if self.columns.tap_entries else ""
-        return "; ".join(filter(None, (along, inside, self.stored.said)))
+        return "; ".join(filter(None, (along, inside, self.sweep.narrow.said, self.stored.said)))
 
     @property
     def of_parts(self) -> int:

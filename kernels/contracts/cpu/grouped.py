@@ -43,3 +43,8 @@ class Grouped(StepRecord, kernel="grouped"):
     def tile(self) -> str:
         """The register tile as ``rows x vector registers``, at most."""
         return f"{self.most}x{self.width}"
+
+    @property
+    def beside(self) -> str:
+        """How the weights lie, in words; empty for float32."""
+        return self.sweep.narrow.said

@@ -20,6 +20,11 @@ class Narrow(IntEnum):
         return 2 if self else 4
 
     @property
+    def said(self) -> str:
+        """The same in words; empty for float32."""
+        return f"weights lie in {self.name.lower()}" if self else ""
+
+    @property
     def parts(self) -> int:
         """Numbers of bfloat16 whose sum a weight is: of the 11 bits of float16, 8 and then the rest."""
         return {Narrow.NO: 3, Narrow.BFLOAT16: 1, Narrow.FLOAT16: 2}[self]
