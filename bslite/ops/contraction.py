@@ -1,13 +1,15 @@
-"""Sums of products over a last axis: the fully connected layer, the matrix product of two values, and a layer
-with weights for each group of rows: experts, each of which computes the rows sent to it.
+"""Sums of products over a last axis: the fully connected layer, the same with weights of few bits, the matrix
+product of two values, and a layer with weights for each group of rows: experts, each of which computes the
+rows sent to it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 
 from bslite.errors import SpecError
+from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, Attrs, Case, Kind, Op, ParamShapes, Shape
+from bslite.ops.core import INTEGERS, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape
 from bslite.ops.values import Applied, Gradients, Value
 
 
@@ -64,6 +66,80 @@ class Linear(Op):
             case("one output", (5, 129), 1),
             case("tokens", (2, 9, 40), 24),
             case("rank 4", (2, 3, 5, 16), 11),
+        ]
+
+
+class BlockLinear(Op):
+    """``x [..., C]`` times the transpose of a matrix of numbers of 4 or 8 bits, plus ``bias [K]``.
+
+    A row of ``weight [K, blocks, bytes]`` has its C numbers block by block, the lower half of a byte first,
+    and anything behind them. A number q stands for ``(q - zero) * scale``, with ``scale [K, blocks]`` and
+    ``zero [K, blocks]``; without one, zero is half the range.
+    """
+
+    name = "block_linear"
+    kind = Kind.CONTRACTION
+    params = {"weight": True, "scale": True, "zero": False, "bias": False}
+    attrs = (Attr("bits", a.integer(1), 4, "of a number: 4 or 8"),)
+
+    def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
+        x, w = ins[0], params["weight"]
+        checks.rank_at_least(self.name, x, 1, "[..., C]")
+        checks.rank(self.name, w, 3, "a weight [K, blocks, bytes]")
+        if attrs["bits"] not in (4, 8):
+            raise SpecError(f"op 'block_linear': numbers of {attrs['bits']} bits, expected 4 or 8")
+        block = self.block(w, attrs)
+        if not 0 <= w[1] * block - x[-1] < block:
+            raise SpecError(
+                f"op 'block_linear': input {list(x)} has {x[-1]} features in its last axis, weight {list(w)} "
+                f"has {w[1]} blocks of {block}"
+            )
+        for role in ("scale", "zero"):
+            if role in params:
+                checks.param_shape(self.name, role, params[role], w[:2], "(one per block)")
+        if "bias" in params:
+            checks.param_shape(self.name, "bias", params["bias"], (w[0],), "(one per output feature)")
+        return (*x[:-1], w[0])
+
+    def dtype(self, ins: Sequence[str], params: Mapping[str, str], attrs: Attrs) -> str:
+        if params["weight"] != "uint8":
+            raise SpecError(f"op 'block_linear': parameter 'weight' is {params['weight']}, expected uint8")
+        return super().dtype(ins, {role: of for role, of in params.items() if role != "weight"}, attrs)
+
+    @staticmethod
+    def block(weight: Shape, attrs: Attrs) -> int:
+        """The numbers of a block."""
+        return weight[2] * 8 // int(attrs["bits"])
+
+    def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 2 * math.prod(out) * ins[0][-1]
+
+    def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return super().traffic(ins, out, params, attrs) - 3 * math.prod(params["weight"])
+
+    def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
+        return ranks[0] >= 2
+
+    def cases(self) -> Sequence[Case]:
+        def case(label: str, x: Shape, k: int, block: int, *roles: str, bits: int = 4) -> Case:
+            blocks = -(-x[-1] // block)
+            each = {"scale": (k, blocks), "zero": (k, blocks), "bias": (k,)}
+            params = {role: each[role] for role in ("scale", *roles)}
+            params["weight"] = k, blocks, block * bits // 8
+            return Case(label, [x], params, {"bits": bits}, param_dtypes={"weight": "uint8"})
+
+        return [
+            case("one by one", (1, 1), 1, 2),
+            case("a vector", (32,), 40, 32),
+            case("one row", (1, 256), 100, 32, "bias"),
+            case("rows", (3, 200), 130, 16, "zero"),
+            case("many rows", (37, 640), 65, 128, "zero", "bias"),
+            case("tokens", (2, 9, 96), 24, 32),
+            case("a block that is not full", (5, 75), 33, 32, "bias"),
+            case("one block a row", (2, 1040), 20, 1040, bits=8),
+            case("blocks of odd sizes", (4, 60), 17, 12, "zero"),
+            case("bytes", (1, 512), 70, 64, bits=8),
+            case("bytes, zeros", (6, 1100), 35, 16, "zero", "bias", bits=8),
         ]
 
 

@@ -9,11 +9,13 @@ import numpy.typing as npt
 from bslite.errors import UnsupportedError
 from bslite.ops import get, infer, parse_attrs
 from bslite.ops.attention import Attention
+from bslite.ops.contraction import BlockLinear
 from bslite.ops.core import Attrs
 from bslite.ops.training.attention_grad import AttentionGrad
 from bslite.ops.training.batch import BatchNormGiven
 from bslite.ops.values import Param, Value
 from bslite.passes.draft import Draft
+from bslite.reference.contraction import numbers_of_blocks
 from bslite.spec import ModelSpec, Node
 
 
@@ -71,6 +73,31 @@ def attention_in_parts(spec: ModelSpec) -> ModelSpec:
         op = node.declaration
         if isinstance(op, AttentionGrad) or (isinstance(op, Attention) and node.attrs["dropped"]):
             _written(draft, node, op.parts)
+    return draft.spec_now()
+
+
+def blocks_widened(draft: Draft, node: Node) -> bool:
+    """A matrix of numbers of a few bits as one of float32."""
+    arrays = {role: draft.param(key) for role, key in node.params.items() if role != "bias"}
+    numbers = numbers_of_blocks(arrays["weight"], arrays["scale"], arrays.get("zero"), node.attrs["bits"])
+    key = f"{node.name}/widened"
+    draft.params[key] = np.ascontiguousarray(numbers[:, : draft.shape(node.inputs[0])[-1]])
+    bias = {"bias": node.params["bias"]} if "bias" in node.params else {}
+    draft.put(Node(node.name, "linear", node.inputs, {"weight": key, **bias}, {}))
+    return True
+
+
+def odd_blocks_widened(draft: Draft, node: Node) -> bool:
+    """Blocks that are no whole cells of 4 bytes, which no kernel reads."""
+    return draft.param(node.params["weight"]).shape[2] % 4 != 0 and blocks_widened(draft, node)
+
+
+def all_blocks_widened(spec: ModelSpec) -> ModelSpec:
+    """`blocks_widened` everywhere, for engines that have no kernel of them."""
+    draft = Draft(spec)
+    for node in spec.nodes:
+        if isinstance(node.declaration, BlockLinear):
+            blocks_widened(draft, node)
     return draft.spec_now()
 
 

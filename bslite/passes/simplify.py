@@ -12,7 +12,7 @@ from bslite.passes.branches import one_branch
 from bslite.passes.channels import batch_norm_scale_shift, scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
-from bslite.passes.parts import attention_in_parts
+from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
 from bslite.passes.rules import apply_rules
@@ -98,7 +98,7 @@ def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool | None 
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
     """The simplified model, of ops that GPUs have kernels for."""
-    simple = simplify(spec)
+    simple = simplify(all_blocks_widened(spec))
     parted = attention_in_parts(simple)
     return simple if parted is simple else rewrite(parted)
 

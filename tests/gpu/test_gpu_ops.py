@@ -87,6 +87,7 @@ def test_every_op_has_a_lowering() -> None:
         *INTEGERS,
         *given,
         *training,
+        "block_linear",
         "grouped_linear",
     }  # simplify drops the first, the engine writes attention's gradient as products
 

@@ -24,6 +24,7 @@ WITHOUT = [
     "int_conv3d",
     "int_linear",
     "grid_sample",
+    "block_linear",
     "grouped_linear",
     "gru_deltas",
     "lstm_deltas",

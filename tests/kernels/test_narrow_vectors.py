@@ -23,7 +23,7 @@ OPS = {
     "fold": 3, "unfold": 2, "pow": 2, "remainder": 2, "where": 2, "cast": 2, "rms_norm": 2,
     "lstm": 3, "lstm_rounded": 2, "gru": 3, "pairs": 4, "quads": 4, "int_conv2d": 9, "int_linear": 5,
     "lstm_steps": 4, "gru_steps": 4, "lstm_deltas": 3, "gru_deltas": 3, "rnn_deltas": 2,
-    "linear_given": 5, "matmul": 4, "grouped_linear": 4, "permute": 14,
+    "linear_given": 5, "matmul": 4, "grouped_linear": 4, "block_linear": 6, "permute": 14,
 }  # fmt: skip
 #: Those that are tried at 128 bits too, which shows less: the same code in more registers.
 NARROWEST = (

@@ -70,6 +70,19 @@ def grouped_linear(x: Tensor, ends: Tensor, *, weight: Tensor) -> Tensor:
 
 
 @oracle
+def block_linear(
+    x: Tensor, *, weight: Tensor, scale: Tensor, zero: Any = None, bias: Any = None, bits: int
+) -> Tensor:
+    """Number by number: the place of each in its byte, and of its block."""
+    place = torch.arange(x.shape[-1])
+    each = 8 // bits
+    block = weight.shape[2] * each
+    codes = weight.flatten(1)[:, place // each] >> (place % each * bits) & (2**bits - 1)
+    middle = 2.0 ** (bits - 1) if zero is None else zero[:, place // block]
+    return torch.nn.functional.linear(x, (codes.to(x.dtype) - middle) * scale[:, place // block], bias)
+
+
+@oracle
 def attention(q, k, v, *others, scale, is_causal, grouped, no_key, dropped):  # type: ignore[no-untyped-def]
     mask = others[0] if len(others) > dropped else None
     if dropped:

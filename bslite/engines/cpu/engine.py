@@ -13,7 +13,10 @@ import numpy.typing as npt
 from bslite.arithmetic import Precision, current
 from bslite.cache import Derived, Recent, place_of
 from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
-from bslite.engines.cpu import constants
+from bslite.engines.cpu import (
+    block_panels,  # noqa: F401  (registers its recipe)
+    constants,
+)
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads

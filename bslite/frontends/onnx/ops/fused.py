@@ -186,21 +186,21 @@ def matmul_of_bits(
     groups: Operand | None = None, bias: Operand | None = None, *, K: int, N: int, bits: int = 4,
     block_size: int, accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Operand:  # fmt: skip
-    """``a`` times a matrix of blocks of integers of 4 or 8 bits, as float32. ``b`` is [N, blocks, bytes]."""
+    """``a`` times a matrix of blocks of integers of 4 or 8 bits. ``b`` is [N, blocks, bytes]."""
     if bits not in (4, 8) or groups is not None or weight_prepacked:
         raise Unsupported(f"of {bits} bits, or with g_idx or weight_prepacked")
     blocks = math.ceil(K / block_size)
-    packed, scale = s.array(b, "its weight"), s.array(scales, "its scales").reshape(N, blocks, 1)
-    numbers = _unpacked(packed.reshape(N, blocks, -1), bits)[..., :block_size].astype(np.float32)
-    if zeros is None:
-        zero = np.full((N, blocks, 1), 2.0 ** (bits - 1), np.float32)
-    else:
+    packed = s.array(b, "its weight").reshape(N, blocks, -1)[..., : block_size * bits // 8]
+    params: dict[str, Operand | None] = {
+        "weight": s.const(np.ascontiguousarray(packed), "weight"),
+        "scale": s.const(s.array(scales, "its scales").reshape(N, blocks), "scale"),
+        "bias": bias,
+    }
+    if zeros is not None:
         given = s.array(zeros, "its zero points").reshape(N, -1)
-        of_floats = given.dtype.kind == "f"
-        zero = (given if of_floats else _unpacked(given, bits))[:, :blocks, None].astype(np.float32)
-    weight = ((numbers - zero) * scale).reshape(N, -1)[:, :K]
-    params = {"weight": s.const(np.ascontiguousarray(weight, np.float32), "weight"), "bias": bias}
-    return s.emit("linear", a, params=params)
+        numbers = given if given.dtype.kind == "f" else _unpacked(given, bits)
+        params["zero"] = s.const(np.ascontiguousarray(numbers[:, :blocks], np.float32), "zero")
+    return s.emit("block_linear", a, params=params, bits=bits)
 
 
 @onnx_op("com.microsoft:GatherBlockQuantized")

@@ -1,0 +1,114 @@
+"""Products with weights of few bits: the same bits however rows and threads are cut, nothing read beyond."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import assert_three_way
+from support.graphs import one_op
+from support.kernel_checks import MANY
+from support.noise import noise
+from support.torch_oracle import torch_output
+
+import bslite
+from bslite import ops, reference
+from bslite.engines.cpu.engine import prepare
+from bslite.errors import SpecError
+from bslite.kernels.contracts.cpu.blocks import Blocks
+from bslite.plan.cpu.ops.block_linear import CHUNK, FEW, piece
+from bslite.spec import ModelSpec
+
+
+def layer(terms: int, k: int, block: int, bits: int = 4, zeros: bool = False, **extra: Any) -> ModelSpec:
+    """A layer of random numbers, for any number of rows; zeros may be fractions."""
+    rng, blocks = np.random.default_rng(5), -(-terms // block)
+    params = {
+        "weight": rng.integers(0, 256, (k, blocks, block * bits // 8), np.uint8),
+        "scale": noise(k, blocks, seed=1) / np.float32(2**bits),
+    }
+    if zeros:
+        params["zero"] = rng.uniform(0, 2**bits, (k, blocks)).astype(np.float32)
+    return one_op("block_linear", ("N", terms), bits=bits, **params, **extra)
+
+
+def check(spec: ModelSpec, x: Any) -> Any:
+    """The output, three-way, the same bits on any threads."""
+    node = spec.nodes[0]
+    exact = reference.run(spec, [x], np.float64)[0]
+    peer = torch_output(ops.get(node.op), [x], spec.node_params(node), node.attrs, np.float32)
+    made = bslite.run(spec, x, threads=1)
+    assert_three_way(made, peer, exact)
+    for how in ({"threads": 2}, {"threads": MANY}, {"threads": 2, "layerwise": True}):
+        assert bslite.run(spec, x, **how).tobytes() == made.tobytes()
+    return made
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("terms", "block"), [(256, 32), (1000, 64), (2048, 16), (1031, 256), (520, 8)])
+@pytest.mark.parametrize("k", [1, 17, 64, 130])
+def test_a_row_has_the_bits_that_it_has_among_others(
+    k: int, terms: int, block: int, bits: int, zeros: bool
+) -> None:
+    """Few rows widen weights in registers, many in memory, in bands of rows."""
+    x = noise(300, terms)
+    spec = layer(terms, k, block, bits, zeros, bias=noise(k))
+    made = check(spec, x)
+    for rows in (1, 2, FEW, FEW + 1, 9, 129):
+        assert bslite.run(spec, x[7 : 7 + rows]).tobytes() == made[7 : 7 + rows].tobytes()
+
+
+@pytest.mark.parametrize("planted", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("rows", [1, 9])
+def test_what_is_not_finite_reaches_the_results(rows: int, planted: float) -> None:
+    x = noise(rows, 128)
+    spec = layer(128, 40, 32)
+    x[0, 70] = planted
+    made = bslite.run(spec, x)
+    assert np.isnan(made[0]).all() == np.isnan(planted)
+    assert not np.isfinite(made[0]).any()
+    assert np.isfinite(made[1:]).all()
+
+
+def test_scales_that_are_not_finite_reach_their_column() -> None:
+    x = noise(2, 128)
+    spec = layer(128, 40, 32)
+    key = spec.nodes[0].params["scale"]
+    scale = spec.params[key].copy()
+    scale[3, 1] = np.nan
+    spec = dataclasses.replace(spec, params={**spec.params, key: scale})
+    made = bslite.run(spec, x)
+    assert (np.isnan(made).any(0) == (np.arange(40) == 3)).all()
+
+
+@pytest.mark.parametrize(("block", "bits", "taken"), [(32, 4, 32), (1024, 8, 128), (24, 4, 24), (96, 8, 96)])
+def test_large_blocks_are_taken_in_pieces(block: int, bits: int, taken: int) -> None:
+    assert piece(block, bits) == taken <= CHUNK
+
+
+def test_weights_lie_in_few_bits() -> None:
+    x = noise(1, 4096)
+    spec = layer(4096, 1024, 32)
+    session = prepare(spec, [x], 2, False)
+    (record,) = (s.record for s in session.plan.steps)
+    assert isinstance(record, Blocks)
+    assert record.panels * record.panel_bytes == 4096 * 1024 * (4 + 1) // 8
+    assert "weights lie in 4 bits, blocks of 32" in bslite.explain(spec, x).layers[0].holds
+
+
+@pytest.mark.parametrize(
+    ("weight", "scale", "bits", "says"),
+    [
+        ((8, 4, 16), (8, 4), 3, "3 bits, expected 4 or 8"),
+        ((8, 3, 16), (8, 3), 4, "has 3 blocks of 32"),
+        ((8, 5, 16), (8, 5), 4, "has 5 blocks of 32"),
+        ((8, 4, 16), (8, 3), 4, "scale"),
+    ],
+)
+def test_what_does_not_fit_is_an_error(weight: Any, scale: Any, bits: int, says: str) -> None:
+    params = {"weight": np.zeros(weight, np.uint8), "scale": np.ones(scale, np.float32)}
+    with pytest.raises(SpecError, match=says):
+        one_op("block_linear", noise(2, 128), bits=bits, **params)
+    with pytest.raises(SpecError, match="'weight' is float32, expected uint8"):
+        one_op("block_linear", noise(2, 128), **{**params, "weight": np.zeros((8, 4, 16), np.float32)})
