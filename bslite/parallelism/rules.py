@@ -79,6 +79,6 @@ def _moved(node: Node, spec: ModelSpec, shapes: Mapping[str, Shape]) -> int:
         kernel = spec.params[node.params["weight"]].shape[2:]
         if min(kernel) >= 3:
             return 0
-    elif node.op not in ("linear", "matmul", "conv1d"):
+    elif node.op not in ("linear", "block_linear", "matmul", "conv1d"):
         return 0
     return sum(math.prod(shapes[name]) for name in (*node.inputs, node.name))

@@ -18,7 +18,16 @@ BINARY = tuple(op.name for op in REGISTRY.values() if isinstance(op, Binary))
 #: are not among them: it is folded into their weights.
 WITH_AFFINE = POOLS
 #: Ops whose kernels apply an activation in the store.
-WITH_ACTIVATION = (*CONVS, *TRANSPOSED, "linear", "batch_norm", "scale_shift", *BINARY, *POOLS)
+WITH_ACTIVATION = (
+    *CONVS,
+    *TRANSPOSED,
+    "linear",
+    "block_linear",
+    "batch_norm",
+    "scale_shift",
+    *BINARY,
+    *POOLS,
+)
 
 #: Why a node that a layer cannot take is a layer of its own, by what it does to its data.
 ALONE = {

@@ -31,7 +31,18 @@ IMAGES = frozenset(
      "pool_grad", "lrn", "prelu")
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
-ROWS = frozenset(("linear", "int_linear", "matmul", "attention", "attention_grad", "layer_norm", "rms_norm"))
+ROWS = frozenset(
+    (
+        "linear",
+        "block_linear",
+        "int_linear",
+        "matmul",
+        "attention",
+        "attention_grad",
+        "layer_norm",
+        "rms_norm",
+    )
+)
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 PAIR = 2  # the last axis of complex numbers
 

@@ -128,7 +128,7 @@ def normalized(at: At) -> range:
 
 
 keeps("dropout")
-keeps("linear", over=lambda at: (len(at.ins[0]) - 1,), why="its features are the time steps")
+keeps("linear", "block_linear", over=lambda at: (len(at.ins[0]) - 1,), why="its features are the time steps")
 keeps("batch_norm", "lrn", over=lambda at: (1,), why="its channels are the time steps")
 keeps("layer_norm", "rms_norm", over=normalized, why="it normalises over time")
 keeps("softmax", "log_softmax", "normalize", over=lambda at: (at.axis,), why="it normalises over time")

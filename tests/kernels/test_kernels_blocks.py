@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.check import assert_three_way
-from support.graphs import one_op
+from support.graphs import Graph, one_op
 from support.kernel_checks import MANY
 from support.noise import noise
 from support.torch_oracle import torch_output
@@ -112,3 +112,17 @@ def test_what_does_not_fit_is_an_error(weight: Any, scale: Any, bits: int, says:
         one_op("block_linear", noise(2, 128), bits=bits, **params)
     with pytest.raises(SpecError, match="'weight' is float32, expected uint8"):
         one_op("block_linear", noise(2, 128), **{**params, "weight": np.zeros((8, 4, 16), np.float32)})
+
+
+@pytest.mark.parametrize("function", ["relu", "silu", "gelu"])
+@pytest.mark.parametrize("rows", [1, 50])
+def test_an_activation_rides_along(function: str, rows: int) -> None:
+    g, x = Graph(), noise(rows, 300)
+    of = layer(300, 70, 32, bias=noise(70))
+    node = of.nodes[0]
+    y = g("block_linear", "layer", g.input("x", ("N", 300), x.shape), **of.node_params(node), bits=4)
+    spec = g.build(g(function, "act", y))
+    assert len(prepare(spec, [x], 2, False).plan.steps) == 1
+    made = bslite.run(spec, x)
+    np.testing.assert_array_equal(made, bslite.run(spec, x, layerwise=True))
+    assert_three_way(made, *(reference.run(spec, [x], kind)[0] for kind in (np.float32, np.float64)))

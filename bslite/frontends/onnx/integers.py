@@ -1,5 +1,6 @@
 """Layers of integers (`bslite.ops.integer`) in place of layers of float32, where numbers are known as scaled
-integers: a quantised model written in either way becomes the same products.
+integers: a quantised model written in either way becomes the same products. Where weights alone are integers,
+they stay as they are.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from bslite.frontends.onnx.values import Const, Operand, Value
 from bslite.spec import Array
 
 LARGEST = 2**15 - 1  # of the numbers in a pair
+LEAST = 1 << 18  # weights from which on their bytes count more than what else a linear layer can be
 
 
 class Weights(NamedTuple):
@@ -107,4 +109,37 @@ def linear_of_scaled(
     }  # fmt: skip
     x = paired(s, known.centred, -1)
     made: Operand = s.emit("int_linear", x, params=params, to="float32")
+    return made
+
+
+def linear_of_blocks(
+    s: Site, x: Operand, w: Operand, rows: bool, bias: Operand | None = None
+) -> Operand | None:
+    """``x @ w`` with weights of a few bits, None if they are none, or few; with ``rows``, ``x @ w.T``."""
+    known = s.store.blocked.get(id(w.data)) if isinstance(w, Const) else None
+    if not isinstance(w, Const) or known is None or w.rank != 2 or known[0].numbers.size < LEAST:
+        return None
+    found = known[0].by_row(rows)
+    if found is None or found.block * found.bits % 32 or x.shape[-1] != found.numbers.shape[1]:
+        return None
+    middle, signed = 2 ** (found.bits - 1), found.numbers.dtype.kind == "i"
+
+    def packed(_: Array) -> Array:
+        codes = found.numbers.view(np.uint8) ^ np.uint8(128) if signed else found.numbers
+        if signed and found.bits == 4:
+            codes = (found.numbers + np.int8(8)).view(np.uint8)
+        k, c = codes.shape
+        codes = np.pad(codes, ((0, 0), (0, -c % found.block))).reshape(k, -1, found.block)
+        return np.ascontiguousarray(codes if found.bits == 8 else codes[..., ::2] | codes[..., 1::2] << 4)
+
+    key = ("blocks", rows)
+    params: dict[str, Operand | None] = {
+        "weight": s.derived(w, "weight", key, packed),
+        "scale": s.const(np.ascontiguousarray(found.scale), "scale"),
+        "bias": bias,
+    }
+    zero = np.broadcast_to(found.zero.astype(np.float32) + np.float32(middle * signed), found.scale.shape)
+    if (zero != middle).any():
+        params["zero"] = s.const(np.ascontiguousarray(zero), "zero")
+    made: Operand = s.emit("block_linear", x, params=params, bits=found.bits)
     return made

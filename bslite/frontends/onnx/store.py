@@ -11,6 +11,7 @@ from bslite.errors import BsliteError, SpecError
 from bslite.frontends.common.store import Store as AnyStore
 from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Const as AnyConst
+from bslite.frontends.onnx.blocked import Blocked
 from bslite.frontends.onnx.broadcasts import distinct, pointwise, repeats, same
 from bslite.frontends.onnx.counting import counted
 from bslite.frontends.onnx.memo import Memo
@@ -69,6 +70,9 @@ class Store(AnyStore[Array]):
         #: float32 value -> what it is a multiple of; id of an array -> whole numbers, their scale, the array.
         self.scaled: dict[str, Scaled] = {}
         self.weights: dict[int, tuple[Array, Array, Array]] = {}
+        self.blocked: dict[
+            int, tuple[Blocked, Array]
+        ] = {}  # id of an array -> what it was made of, the array
         #: float32 value, axis, groups -> its pairs; integer value -> what it was quantised from, at run time.
         self.paired: dict[tuple[str, int, int], Value] = {}
         self.quantized: dict[str, Quantized] = {}

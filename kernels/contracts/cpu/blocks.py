@@ -1,5 +1,6 @@
 """The record of products with matrices of numbers of a few bits, block by block; strides in bytes."""
 
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
@@ -54,8 +55,9 @@ class Blocks(StepRecord, kernel="blocks"):
     tail_sweep: GemmSweep
     of_few: BlockSweep
     tail_of_few: BlockSweep
-    lo: float
-    hi: float
+    minus_inf: float  # with `plus_inf`, bounds of a clamp that does nothing
+    plus_inf: float
+    end: Epilogue
 
     @property
     def tile(self) -> str:

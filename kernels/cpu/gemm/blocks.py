@@ -10,6 +10,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.blocks import CELL, Blocks
 from bslite.kernels.cpu.gemm.block_tile import call_block_sweep
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
+from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.codes import widening
@@ -66,7 +67,7 @@ def blocks(step, bases, item, scratch):
     tail = panel == s.panels - 1
     width = s.tail if tail else s.width
     sweep, of_few = (s.tail_sweep, s.tail_of_few) if tail else (s.sweep, s.of_few)
-    x_row, y_row, terms, block, chunk = s.x_row, s.y_row, s.terms, s.block, s.chunk
+    activation, x_row, y_row, terms, block, chunk = s.activation, s.x_row, s.y_row, s.terms, s.block, s.chunk
     first = band * s.band_rows
     count = min(s.rows, first + s.band_rows) - first
     column = panel * s.width * LANES
@@ -81,7 +82,7 @@ def blocks(step, bases, item, scratch):
     while term < terms:
         used = min(chunk, terms - term)
         held = (used + block - 1) // block
-        clamp = s.lo_cell
+        clamp = s.lo_cell if term + used == terms else s.minus_inf_cell
         after = weights + held * block_bytes
         if count <= s.few:
             call_block_sweep(of_few, count, x, x_row, weights, block, used, y, y_row, bias, term, clamp,
@@ -97,3 +98,5 @@ def blocks(step, bases, item, scratch):
         weights = after
         x += 4 * used
         term += used
+    if activation:
+        call_activation(activation, y, count, y_row, min(s.columns - column, width * LANES), s.act_a_cell)

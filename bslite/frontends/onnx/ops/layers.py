@@ -10,7 +10,7 @@ from bslite.frontends.common.norms import normalised_by_batch
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Dims
 from bslite.frontends.onnx.builders import onnx_op
-from bslite.frontends.onnx.integers import linear_of_scaled
+from bslite.frontends.onnx.integers import linear_of_blocks, linear_of_scaled
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Const, Operand, Value, fixed, product
@@ -31,6 +31,9 @@ def gemm(
         of_integers = linear_of_scaled(s, x, b, bool(transB), c) if alpha == beta == 1 else None
         if of_integers is not None:
             return of_integers
+        of_blocks = linear_of_blocks(s, x, b, bool(transB), c) if alpha == beta == 1 else None
+        if of_blocks is not None:
+            return of_blocks
         weight, bias = b, c
         if not transB or alpha != 1:
             weight = s.derived(b, "weight", (transB, alpha), lambda d: turned(d, bool(transB), alpha))
@@ -67,6 +70,9 @@ def matmul(s: Site, a: Operand, b: Operand) -> Operand:
         of_integers = linear_of_scaled(s, a, b, rows=False)
         if of_integers is not None:
             return of_integers
+        of_blocks = linear_of_blocks(s, a, b, rows=False)
+        if of_blocks is not None:
+            return of_blocks
         weight = s.derived(b, "weight", (0, 1.0), lambda d: turned(d, False, 1.0))
         return s.emit("linear", a, params={"weight": weight})
     if a.rank > 1 and b.rank > 1:

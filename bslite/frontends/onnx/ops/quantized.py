@@ -17,6 +17,7 @@ import numpy as np
 from bslite import ops
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
+from bslite.frontends.onnx.blocked import Blocked
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.integers import by_pairs, paired, whole
 from bslite.frontends.onnx.ops.layers import matmul
@@ -124,6 +125,7 @@ def dequantize_linear(
 ) -> Operand:  # fmt: skip
     if scale.dtype != "float32" or (output_dtype and dtype_name(output_dtype) != "float32"):
         raise Unsupported(f"to {dtype_name(output_dtype) if output_dtype else scale.dtype}")
+    by, point = scale, s.const(np.int8(0), "nothing") if zero is None else zero
     scale = along(s, scale, x, axis, block_size)
     zero = None if zero is None else along(s, zero, x, axis, block_size)
     if isinstance(x, Value):
@@ -135,6 +137,8 @@ def dequantize_linear(
     if isinstance(made, Const) and isinstance(x, Const) and x.dtype in ops.BYTES and isinstance(scale, Const):
         numbers = x.data.astype(np.int16) - (zero.data.astype(np.int16) if isinstance(zero, Const) else 0)
         s.store.weights[id(made.data)] = (numbers, scale.data, made.data)
+        if isinstance(by, Const) and isinstance(point, Const):
+            s.store.blocked[id(made.data)] = Blocked(x.data, by.data, point.data, axis, block_size), made.data
     return made
 
 

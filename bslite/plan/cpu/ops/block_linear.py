@@ -8,6 +8,7 @@ from bslite.ops.contraction import BlockLinear
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import size_of
+from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import max_rows, sweep
 
@@ -52,7 +53,7 @@ def lower_block_linear(b: CpuBuilder, layer: Layer) -> None:
         terms=c, block=block, chunk=chunk, bits=bits, zeros=int(zeros), few=few, most=most,
         sweep=sweep(machine, width), tail_sweep=sweep(machine, tail),
         of_few=BlockSweep(width, FEW, bits, zeros), tail_of_few=BlockSweep(tail, FEW, bits, zeros),
-        lo=-math.inf, hi=math.inf,
+        minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
     )  # fmt: skip
     step(b, record, bands * panels, [rows], [out], chunk * width * lanes)
     if y is not home:
