@@ -149,6 +149,7 @@ def test_models_for_other_sizes_are_bounded_and_share_packed_weights() -> None:
     ],
 )
 def test_values_computed_from_the_batch(function: Any) -> None:
+    torch.manual_seed(0)  # sums of some numbers are nearly zero
     net = Fn(function, 1, 1, 4).eval()
     spec = from_torch(net, torch.randn(2, 5, 4), dynamic_shapes="auto")
     assert all(distance(net, spec, torch.randn(n, 5, 4)) < 1e-6 for n in (1, 2, 5))

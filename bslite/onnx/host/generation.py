@@ -3,16 +3,19 @@
 https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md
 """
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from bslite.api import run
 from bslite.errors import InputError, UnsupportedError
 from bslite.onnx.host.node import host_op
 from bslite.reference import FUNCTIONS
-from bslite.spec import Array
+from bslite.spec import Array, GraphBuilder, ModelSpec
 
 MS = "com.microsoft:"
+PROMPT = 16  # rows from which on a plan for so many takes less time than it saves
 
 
 @host_op(f"{MS}GroupQueryAttention")
@@ -23,7 +26,7 @@ def group_query_attention(
     added: Array | None = None, *, num_heads: int, kv_num_heads: int, scale: float = 0.0, do_rotary: int = 0,
     rotary_interleaved: int = 0, local_window_size: int = -1, softcap: float = 0.0,
     smooth_softmax: int = 0, kv_cache_bit_width: int = 0, k_quant_type: str = "NONE",
-    v_quant_type: str = "NONE", qk_output: int = 0,
+    v_quant_type: str = "NONE", qk_output: int = 0, threads: int | None = None,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Causal attention, several heads of queries to one of keys: the result, keys and values with the past.
 
@@ -66,7 +69,7 @@ def group_query_attention(
             store[b, :, before : before + rows] = new
         bias = None if added is None else added[min(b, len(added) - 1)]
         how: dict[str, Any] = {"scale": scale, "softcap": softcap, "window": local_window_size, "bias": bias}
-        made[b] = _attended(queries, present[0][b], present[1][b], before, **how)
+        made[b] = _attended(queries, present[0][b], present[1][b], before, threads=threads, **how)
     return made.transpose(0, 2, 1, 3).reshape(n, rows, -1), present[0], present[1]
 
 
@@ -80,12 +83,18 @@ def _attended(
     softcap: float,
     window: int,
     bias: Array | None,
+    threads: int | None,
 ) -> Array:
     """[heads, L, E]: what each query takes of the keys up to its own place."""
     heads, rows, each = q.shape
     total = before + rows
     share = heads // len(k)
     keys, values = k[:, :total], v[:, :total]
+    plain = not before and bias is None and window <= 0
+    if plain and rows >= PROMPT and not softcap and q.dtype == np.float32:
+        spec = _causal(heads, len(k), each, scale)
+        one = [np.ascontiguousarray(x[None]) for x in (q, keys, values)]
+        return run(spec, one, threads=threads)[0]
     grouped = q.reshape(len(k), share * rows, each)
     scores = (grouped @ keys.swapaxes(1, 2) * (scale or each**-0.5)).reshape(heads, rows, total)
     if softcap:
@@ -98,6 +107,17 @@ def _attended(
         seen &= place > own - window
     weights = FUNCTIONS["softmax"](np.where(seen, scores, -np.inf).astype(q.dtype), axis=-1)
     return np.asarray((weights.reshape(len(k), share * rows, total) @ values).reshape(heads, rows, each))
+
+
+@functools.cache
+def _causal(heads: int, own: int, each: int, scale: float) -> ModelSpec:
+    """Attention of a prompt: each query takes of the keys up to its own, of a head that several share."""
+    g = GraphBuilder("attention")
+    counts = ("q", heads), ("k", own), ("v", own)
+    inputs = [g.input(name, (1, n, "L", each), (1, n, PROMPT, each)) for name, n in counts]
+    grouped = heads != own
+    made = g.add("attention", "made", *inputs, scale=scale or None, is_causal=True, grouped=grouped)
+    return g.build(made)
 
 
 def _turned(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
