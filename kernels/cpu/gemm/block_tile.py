@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.blocks import CELL, BlockSweep
-from bslite.kernels.cpu.gemm.tile import End
+from bslite.kernels.cpu.gemm.tile import AHEAD, End
 from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
@@ -58,6 +58,8 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, bits: int, zeros
             b, *rest = inner
             pointers, acc = rest[: len(groups)], rest[len(groups) :]
             held_here = registers(b)
+            for v in range(vecs):
+                simd.prefetch_ir(builder, builder.add(b, const(AHEAD + v * BYTES)))
             for n in range(held):
                 numbers = (number_ir(builder, x, n, bits, z) for x, z in zip(held_here, stand, strict=True))
                 ws = [builder.fmul(q, s) for q, s in zip(numbers, scales, strict=True)]

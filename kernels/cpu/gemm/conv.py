@@ -14,7 +14,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.cpu.gemm.items import cut_run, part_of, places_inside
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import FEW, LINE, PREFETCHES, UNROLL
 from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
@@ -102,7 +102,9 @@ def conv(step, bases, item, scratch):
             # UNROLL steps.
             ahead = chunk_weights + count * tap_bytes
             fetched = ahead + count * tap_bytes
-            share = count * (depth // UNROLL) * PREFETCHES * 64
+            share = count * (depth // UNROLL) * PREFETCHES * LINE
+            if (last_line - first_line) * (tiles1 + tiles2) <= FEW:
+                ahead, share, fetched = 0, 0, 1  # each its own
             for number in range(first_line, last_line):
                 if strips > 1:
                     strip, nth_line = number // strip_total, number % strip_total

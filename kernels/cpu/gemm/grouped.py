@@ -5,7 +5,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.grouped import Grouped
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import FEW, LINE, PREFETCHES, UNROLL
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_cell, store_some
@@ -66,7 +66,9 @@ def grouped(step, bases, item, scratch):
             used = min(chunk_taps, taps - tap)
             # each tile fetches a part of what comes next in memory, mostly the next panel
             ahead = w + used * depth * vecs * register
-            share = used * (depth // UNROLL) * PREFETCHES * 64
+            share = used * (depth // UNROLL) * PREFETCHES * LINE
+            if tiles <= FEW:
+                ahead, share = 0, 0  # its own
             if high:
                 call_gemm_sweep(sweep, low + 1, high, x, x_row, offsets + 8 * tap, used, depth, w, c, y_row,
                                 bias, tap, 0, 0, s.lo_cell, lanes, ahead, share, 1, 0, 0, 0)  # fmt: skip

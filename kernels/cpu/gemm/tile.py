@@ -23,6 +23,9 @@ from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
 PREFETCHES = 2  # cache lines of a later B fetched in one iteration
+AHEAD = 8 << 10  # bytes that a tile fetches its own B ahead
+FEW = 3  # tiles of a B, up to which each fetches its own: too few to fetch a later one whole
+LINE = 64
 
 
 class Operands(NamedTuple):
@@ -43,7 +46,7 @@ class Operands(NamedTuple):
     lo: Any  # clamp
     hi: Any
     last: Any  # valid lanes of the last vector: the others are neither written nor used
-    ahead: Any  # address from which the tile prefetches what a later tile reads as B
+    ahead: Any  # from where the tile prefetches what a later tile reads as B; 0: it prefetches its own
     kept: Any  # 0: C need not be written
     cells: Any  # 0, or where C is written as cells of two bfloat16
     cells_row: Any
@@ -117,12 +120,22 @@ def emit_tile(
     With ``dots``, ``depth`` counts cells of two bfloat16, and the last four operands are heeded. ``narrow``:
     how B lies in memory.
 
-    With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on.
+    With ``fetches``, it prefetches the beginning of a later panel, from `Operands.ahead` on, or its own.
     """
     groups, register = groups_of(rows), LANES * narrow.bytes
     multiply = dot_ir if dots else simd.fma_ir
     end = End(builder, rows, vecs, op)
     start = [ir.Constant(VEC, [0.0] * LANES)] * (rows * vecs)
+    own = builder.icmp_signed("==", op.ahead, const(0))
+
+    def prefetch(b: Any, ahead: Any) -> None:
+        with builder.if_else(own) as (mine, later):
+            with mine:
+                for place in range(0, UNROLL * vecs * register, LINE):
+                    simd.prefetch_ir(builder, builder.add(b, const(AHEAD + place)))
+            with later:
+                for line in range(PREFETCHES):
+                    simd.prefetch_ir(builder, builder.add(ahead, const(LINE * line)))
 
     def steps_of(count: int) -> Any:
         """A loop body of ``count`` rank-1 updates; carried values: b, ahead, a pointer per group of rows,
@@ -132,9 +145,8 @@ def emit_tile(
         def body(_: Any, carried: list[Any]) -> list[Any]:
             b, ahead, *rest = carried
             pointers, acc = rest[: len(groups)], rest[len(groups) :]
-            lines = PREFETCHES if count == UNROLL and fetches else 0
-            for line in range(lines):
-                simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
+            if fetching := count == UNROLL and fetches:
+                prefetch(b, ahead)
             for k in range(count):
                 if k:  # no load moves above this: LLVM would load the next B's so early that tiles spill
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
@@ -143,7 +155,7 @@ def emit_tile(
                 add_products(builder, pointers, groups, op.a_row, k, bs, acc, multiply)
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             b = builder.add(b, const(count * vecs * register))
-            return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
+            return [b, builder.add(ahead, const(LINE * PREFETCHES * fetching)), *pointers, *acc]
 
         return body
 
