@@ -40,8 +40,8 @@ class GemmSweep(Variant):
 
     ``narrow``: how the weights lie in memory.
 
-    With ``fetches``, a tile prefetches the panel that a later tile reads while it computes. Without it, the
-    hardware prefetches, which is enough where weights are one long stream.
+    With ``fetches``, a tile prefetches the panel that a later tile reads while it computes, or its own, where
+    few tiles read one. Without it, the hardware prefetches, which is enough where weights lie in L2.
     """
 
     vecs: int

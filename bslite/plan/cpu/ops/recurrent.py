@@ -29,6 +29,7 @@ from bslite.plan.cpu.tiling import LineTiling, cut_line
 from bslite.spec import Node
 
 WAYS = 8  # of L1: the number of rows a page apart that can be in use together
+FAR = 4  # times L2: weights of a thread that are more come from too far for the hardware to fetch in time
 
 
 @CPU.register("lstm", "lstm_rounded", "gru", "rnn", "lstm_steps", "gru_steps", "rnn_steps")
@@ -123,6 +124,7 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     vecs = len(first) * tile
     most, most2 = max(1, tall(machine, vecs)), max(1, tall(machine, tile2))
     cut, cut2 = cut_line(batch, most), cut_line(batch, most2)
+    fetches = 4 * gates * hidden * width > FAR * machine.l2 * shares
     peephole, flag = nowhere, nowhere
     if lengths is not None:
         flag = lengths_flag(b, layer, steps)
@@ -162,8 +164,8 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
         taps=len(sum1.offsets), chunk_taps=sum1.chunk_taps, depth=sum1.depth,
         taps2=len(sum2.offsets), chunk_taps2=sum2.chunk_taps, depth2=sum2.depth,
         taps_x=len(sum_x.offsets), chunk_taps_x=sum_x.chunk_taps, depth_x=sum_x.depth,
-        cut=astuple(cut), cut_second=astuple(cut2), sweep=_sweep(vecs, most, rounds, few),
-        sweep2=GemmSweep(tile2, most2, fetches=False) if blocks2 else None,
+        cut=astuple(cut), cut_second=astuple(cut2), sweep=_sweep(vecs, most, rounds, few, fetches),
+        sweep2=GemmSweep(tile2, most2, fetches) if blocks2 else None,
         minus_inf=-math.inf, plus_inf=math.inf,
     )  # fmt: skip
     reads = [state, cell, counters, *packed, *(view for view in (inputs, x, lengths) if view is not None)]
@@ -171,11 +173,13 @@ def lower_recurrent(b: CpuBuilder, layer: Layer) -> None:
     step(b, record, shares, reads, writes)
 
 
-def _sweep(vecs: int, most: int, rounds: bool, few: bool) -> GemmSweep | IntSweep | ByteSweep:
-    """The microkernel of the products with h; ``few``: of weights of int8."""
+def _sweep(
+    vecs: int, most: int, rounds: bool, few: bool, fetches: bool
+) -> GemmSweep | IntSweep | ByteSweep:  # fmt: skip
+    """The microkernel of the products with h; ``few``: of weights of int8; ``fetches``: beyond caches."""
     if few:
         return ByteSweep(vecs, most)
-    return IntSweep(vecs, most, quads=False) if rounds else GemmSweep(vecs, most, fetches=False)
+    return IntSweep(vecs, most, quads=False) if rounds else GemmSweep(vecs, most, fetches)
 
 
 def _packed(
