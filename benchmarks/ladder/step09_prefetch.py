@@ -9,7 +9,8 @@ from numba import njit
 
 from benchmarks.ladder.engine_tile import on_the_image, tile
 from benchmarks.ladder.problem import NR
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import PREFETCHES
 
 
 @njit(error_model="numpy")

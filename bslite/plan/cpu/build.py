@@ -16,7 +16,7 @@ from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
 from bslite.plan.cpu.halos import halo_needs
 from bslite.plan.cpu.phases import images_of, in_phases
-from bslite.plan.cpu.scratch import scratch_of
+from bslite.plan.cpu.scratch import apart, scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
 from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, worth_threads
 from bslite.plan.cpu.step import CpuBuilder, CpuPlan, used_consts
@@ -92,7 +92,7 @@ def build_plan(
         flags=b.flags,
     )
     place_buffers(plan, reuse=not keep_values, shares=plan.threads)
-    plan.scratch_size = scratch_of(plan)
+    plan.scratch_size = apart(scratch_of(plan))
     set_order(plan, sequential=layerwise)
     return plan
 

@@ -3,6 +3,8 @@
 from bslite.plan.core.memory import ALIGN
 from bslite.plan.cpu.step import CpuPlan
 
+GAP = 2048  # elements behind a thread's memory: what it fetches ahead of its own is not another's
+
 
 def bases_of(plan: CpuPlan) -> int:
     """Entries in a plan's table of base addresses: arena, other buffers, constants."""
@@ -23,3 +25,8 @@ def scratch_of(plan: CpuPlan) -> int:
     """Elements of scratch memory that a thread needs to run the plan's steps."""
     stacks = [own_scratch(p) + scratch_of(p) for step in plan.steps for p in step.plans]
     return max([*stacks, *(-(-step.scratch // ALIGN) * ALIGN for step in plan.steps)], default=0)
+
+
+def apart(size: int) -> int:
+    """The memory of threads that need ``size`` elements each, one behind the other."""
+    return size + GAP if size else 0

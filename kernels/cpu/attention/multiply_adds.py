@@ -8,7 +8,8 @@ from bslite.kernels.cpu.attention.loop import Products, attention_by
 from bslite.kernels.cpu.gemm.items import cut_run
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import PREFETCHES
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import store

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.blocks import CELL, BlockSweep
-from bslite.kernels.cpu.gemm.tile import AHEAD, End
-from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
+from bslite.kernels.cpu.gemm.tile import End
+from bslite.kernels.cpu.gemm.tiles import AHEAD, add_products, by_rows, groups_of
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.codes import number_ir

@@ -14,7 +14,8 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.cpu.gemm.items import cut_run, part_of, places_inside
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
-from bslite.kernels.cpu.gemm.tile import FEW, LINE, PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import FEW, LINE, PREFETCHES
 from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel

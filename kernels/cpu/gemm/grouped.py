@@ -5,7 +5,8 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.grouped import Grouped
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
-from bslite.kernels.cpu.gemm.tile import FEW, LINE, PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import FEW, LINE, PREFETCHES
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_cell, store_some

@@ -13,7 +13,8 @@ from bslite.kernels.contracts.cpu.integer import IntConv, Made
 from bslite.kernels.cpu.gemm.int_finish import finish
 from bslite.kernels.cpu.gemm.int_tile import call_int_sweep
 from bslite.kernels.cpu.gemm.items import part_of, places_inside
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import FEW, LINE, PREFETCHES
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load, load_int, load_scalar, store, store_int
@@ -83,7 +84,9 @@ def int_conv(step, bases, item, scratch):
         # as in `conv`: while the tiles of this panel compute, the next one is fetched
         ahead = panel_weights + taps * depth * vecs * BYTES
         fetched = ahead + taps * depth * vecs * BYTES
-        share = taps * (depth // UNROLL) * PREFETCHES * 64
+        share = taps * (depth // UNROLL) * PREFETCHES * LINE
+        if (last_line - first_line) * (tiles1 + tiles2) <= FEW:
+            ahead, share, fetched = 0, 0, 1  # each its own
         for number in range(first_line, last_line):
             plane, line = number // plane_lines, number % plane_lines
             first, used, low, high = 0, taps, 0, extra_rows

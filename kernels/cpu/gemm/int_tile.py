@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
-from bslite.kernels.cpu.gemm.tile import PREFETCHES, UNROLL
-from bslite.kernels.cpu.gemm.tiles import by_rows, groups_of
+from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tiles import LINE, PREFETCHES, by_rows, groups_of, prefetching
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, loop, opaque, where
@@ -40,7 +40,7 @@ class Operands(NamedTuple):
     c_row: Any
     start: Any  # the sums begin with these registers,
     resume: Any  # or with what is in C, which the tile adds to
-    ahead: Any  # address from which the tile prefetches what a later tile reads as B
+    ahead: Any  # from where the tile prefetches what a later tile reads as B; 0: it prefetches its own
 
 
 class Form(NamedTuple):
@@ -49,7 +49,7 @@ class Form(NamedTuple):
     dot: Callable[..., Any]
     load: Callable[..., Any]
     register: int
-    fetches: bool  # what a later tile reads
+    fetches: bool  # what a later tile reads, or its own
 
 
 PAIRS, QUADS = Form(dot_ir, load_ints, BYTES, True), Form(quad_dot_ir, load_ints, BYTES, True)
@@ -60,6 +60,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> N
     """Emits a tile of ``rows`` x ``vecs`` registers of sums of products of numbers of the ``form``."""
     tile = [(i, v) for i in range(rows) for v in range(vecs)]
     groups = groups_of(rows)
+    prefetch = prefetching(builder, op.ahead, UNROLL * vecs * form.register)
     starts = [load_ints(builder, builder.add(op.start, const(v * BYTES))) for v in range(vecs)]
 
     def steps_of(count: int) -> Any:
@@ -68,9 +69,8 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> N
         def body(_: Any, carried: list[Any]) -> list[Any]:
             b, ahead, *rest = carried
             pointers, acc = rest[: len(groups)], rest[len(groups) :]
-            lines = PREFETCHES if form.fetches and count == UNROLL else 0
-            for line in range(lines):
-                simd.prefetch_ir(builder, builder.add(ahead, const(64 * line)))
+            if fetching := form.fetches and count == UNROLL:
+                prefetch(b, ahead)
             for k in range(count):
                 if k:  # as in `tile`: no load moves above this
                     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
@@ -86,7 +86,7 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> N
                             acc[at] = form.dot(builder, acc[at], xs, bs[v])
             pointers = [opaque(builder, builder.add(p, const(4 * count))) for p in pointers]
             b = builder.add(b, const(count * vecs * form.register))
-            return [b, builder.add(ahead, const(64 * lines)), *pointers, *acc]
+            return [b, builder.add(ahead, const(LINE * PREFETCHES * fetching)), *pointers, *acc]
 
         return body
 

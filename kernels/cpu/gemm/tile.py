@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.cpu.gemm.cells import store_cells
-from bslite.kernels.cpu.gemm.tiles import add_products, by_rows, groups_of
+from bslite.kernels.cpu.gemm.tiles import LINE, PREFETCHES, add_products, by_rows, groups_of, prefetching
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.bfloat16 import dot_ir
 from bslite.kernels.cpu.vector.halves import load_weights
@@ -22,10 +22,6 @@ from bslite.kernels.cpu.vector.ir import clamped, const, loop, opaque, store_til
 from bslite.kernels.cpu.vector.simd import BYTES, I64, LANES, VEC
 
 UNROLL = 4  # depth steps per loop iteration
-PREFETCHES = 2  # cache lines of a later B fetched in one iteration
-AHEAD = 8 << 10  # bytes that a tile fetches its own B ahead
-FEW = 3  # tiles of a B, up to which each fetches its own: too few to fetch a later one whole
-LINE = 64
 
 
 class Operands(NamedTuple):
@@ -126,16 +122,7 @@ def emit_tile(
     multiply = dot_ir if dots else simd.fma_ir
     end = End(builder, rows, vecs, op)
     start = [ir.Constant(VEC, [0.0] * LANES)] * (rows * vecs)
-    own = builder.icmp_signed("==", op.ahead, const(0))
-
-    def prefetch(b: Any, ahead: Any) -> None:
-        with builder.if_else(own) as (mine, later):
-            with mine:
-                for place in range(0, UNROLL * vecs * register, LINE):
-                    simd.prefetch_ir(builder, builder.add(b, const(AHEAD + place)))
-            with later:
-                for line in range(PREFETCHES):
-                    simd.prefetch_ir(builder, builder.add(ahead, const(LINE * line)))
+    prefetch = prefetching(builder, op.ahead, UNROLL * vecs * register)
 
     def steps_of(count: int) -> Any:
         """A loop body of ``count`` rank-1 updates; carried values: b, ahead, a pointer per group of rows,

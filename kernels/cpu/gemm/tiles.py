@@ -9,6 +9,10 @@ from numba import types
 from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const, one_of
 
+LINE = 64
+PREFETCHES = 2  # cache lines of a later B that a tile fetches in one iteration
+AHEAD = 8 << 10  # bytes that a tile fetches its own B ahead
+FEW = 3  # tiles of a B, up to which each fetches its own: too few to fetch a later one whole
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 
 
@@ -24,6 +28,24 @@ def by_rows(emit_tile: Callable[..., None], operands: Any, most: int, **how: Any
         one_of(builder, rows, {r: functools.partial(tile, rows=r) for r in range(1, most + 1)})
 
     return simd.primitive(types.void, types.int64, *params)(emit)
+
+
+def prefetching(builder: Any, given: Any, size: int) -> Callable[[Any, Any], None]:
+    """Emits, for ``prefetch(b, ahead)``, what an iteration that reads ``size`` bytes of B fetches: a few
+    lines from ``ahead`` on, or, if the address ``given`` to the tile is 0, as much of its own B as it reads.
+    """
+    own = builder.icmp_signed("==", given, const(0))
+
+    def prefetch(b: Any, ahead: Any) -> None:
+        with builder.if_else(own) as (mine, later):
+            with mine:
+                for place in range(0, size, LINE):
+                    simd.prefetch_ir(builder, builder.add(b, const(AHEAD + place)))
+            with later:
+                for place in range(0, PREFETCHES * LINE, LINE):
+                    simd.prefetch_ir(builder, builder.add(ahead, const(place)))
+
+    return prefetch
 
 
 def groups_of(rows: int) -> list[range]:
