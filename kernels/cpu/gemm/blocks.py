@@ -10,11 +10,12 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.blocks import CELL, Blocks
 from bslite.kernels.cpu.gemm.block_tile import call_block_sweep
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
+from bslite.kernels.cpu.gemm.tiles import AHEAD
 from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.codes import widening
-from bslite.kernels.cpu.vector.memory import load
+from bslite.kernels.cpu.vector.memory import load, prefetch
 from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 F = reader(Blocks)
@@ -34,6 +35,7 @@ def _chunk_widener(bits, zeros):
                 zero = load(source + row + v * BYTES) if zeros else scale
                 place, target = cells + v * BYTES, to + v * BYTES
                 for _ in range(block // held):
+                    prefetch(place + AHEAD)
                     widen(place, scale, zero, target, row)
                     place += row
                     target += held * row
