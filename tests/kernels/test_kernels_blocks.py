@@ -1,11 +1,12 @@
 """Products with weights of few bits: the same bits however rows and threads are cut, nothing read beyond."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.check import assert_three_way
+from support.check import assert_three_way, rel_l2
 from support.graphs import Graph, one_op
 from support.kernel_checks import MANY
 from support.noise import noise
@@ -16,6 +17,7 @@ from bslite import ops, reference
 from bslite.engines.cpu.engine import prepare
 from bslite.errors import SpecError
 from bslite.kernels.contracts.cpu.blocks import Blocks
+from bslite.passes.simplify import simplify_for_gpu
 from bslite.plan.cpu.ops.block_linear import CHUNK, FEW, piece
 from bslite.spec import ModelSpec
 
@@ -126,3 +128,19 @@ def test_an_activation_rides_along(function: str, rows: int) -> None:
     made = bslite.run(spec, x)
     np.testing.assert_array_equal(made, bslite.run(spec, x, layerwise=True))
     assert_three_way(made, *(reference.run(spec, [x], kind)[0] for kind in (np.float32, np.float64)))
+
+
+def test_a_model_file_keeps_them(tmp_path: Path) -> None:
+    spec, x = layer(300, 40, 32, zeros=True), noise(3, 300)
+    spec.save(tmp_path / "model.safetensors")
+    again = bslite.load(tmp_path / "model.safetensors")
+    assert {a.dtype.name for a in again.params.values()} == {"uint8", "float32"}
+    assert bslite.run(again, x).tobytes() == bslite.run(spec, x).tobytes()
+
+
+def test_a_gpu_gets_them_as_float32() -> None:
+    spec, x = layer(300, 40, 32, zeros=True, bias=noise(40)), noise(3, 300)
+    widened = simplify_for_gpu(spec)
+    assert [node.op for node in widened.nodes] == ["linear"]
+    exact = reference.run(spec, [x], np.float64)[0]
+    assert rel_l2(reference.run(widened, [x], np.float64)[0], exact) < 1e-7
