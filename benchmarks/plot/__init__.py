@@ -32,7 +32,7 @@ MODULES = (
     serving,
 )
 #: Commands whose results are tables alone.
-TABLES = ("busy", "corpus", "huggingface", "quantised")
+TABLES = ("busy", "corpus", "few_bits", "huggingface", "quantised")
 DRAWINGS = {module.__name__.rpartition(".")[2]: module.figure for module in MODULES}
 
 

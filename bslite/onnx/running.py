@@ -288,7 +288,8 @@ class Running:
             return Evaluated(self.graph, node)
         if node.op_type in CONTROL:
             return CONTROL[node.op_type](self.graph, node, self._inner)
-        return HostNode(self.graph, node, self._exact, self.options.threads)
+        options = self.options
+        return HostNode(self.graph, node, self._exact, options.threads, options.backend == "cpu")
 
     def _inner(self, proto: Any, label: str, repeats: bool) -> "Running":
         """A graph inside one of the nodes."""

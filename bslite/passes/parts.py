@@ -16,7 +16,7 @@ from bslite.ops.training.batch import BatchNormGiven
 from bslite.ops.values import Param, Value
 from bslite.passes.draft import Draft
 from bslite.reference.contraction import numbers_of_blocks
-from bslite.spec import ModelSpec, Node
+from bslite.spec import Array, ModelSpec, Node
 
 
 class DraftTape:
@@ -79,9 +79,14 @@ def attention_in_parts(spec: ModelSpec) -> ModelSpec:
 def blocks_widened(draft: Draft, node: Node) -> bool:
     """A matrix of numbers of a few bits as one of float32."""
     arrays = {role: draft.param(key) for role, key in node.params.items() if role != "bias"}
-    numbers = numbers_of_blocks(arrays["weight"], arrays["scale"], arrays.get("zero"), node.attrs["bits"])
+    bits, terms = node.attrs["bits"], draft.shape(node.inputs[0])[-1]
+
+    def made() -> Array:
+        numbers = numbers_of_blocks(arrays["weight"], arrays["scale"], arrays.get("zero"), bits)
+        return np.ascontiguousarray(numbers[:, :terms])
+
     key = f"{node.name}/widened"
-    draft.params[key] = np.ascontiguousarray(numbers[:, : draft.shape(node.inputs[0])[-1]])
+    draft.derive(key, ("blocks", bits, terms), list(arrays.values()), made)
     bias = {"bias": node.params["bias"]} if "bias" in node.params else {}
     draft.put(Node(node.name, "linear", node.inputs, {"weight": key, **bias}, {}))
     return True

@@ -9,15 +9,16 @@ from support.check import rel_l2
 from support.noise import noise
 
 import bslite
+from bslite.errors import SpecError
 from bslite.spec import ModelSpec
 
 RANGES = {"int4": (-8, 8), "uint4": (0, 16), "int8": (-128, 128), "uint8": (0, 256)}
 K, N = 1024, 300
 
 
-def read(nodes: Any, inits: Any) -> ModelSpec:
-    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", K])]
-    ends.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", N]))
+def read(nodes: Any, inits: Any, k: int = K, n: int = N) -> ModelSpec:
+    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", k])]
+    ends.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", n]))
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], inits)
     sets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     return bslite.from_onnx(helper.make_model(graph, opset_imports=sets, ir_version=10))
@@ -115,3 +116,35 @@ def packed(numbers: Any, bits: int) -> Any:
     """Numbers of 4 bits two to a byte, the first one lower."""
     few = numbers.astype(np.uint8)
     return few if bits == 8 else few[:, ::2] | few[:, 1::2] << 4
+
+
+@pytest.mark.parametrize("scale", [(), (1,), (700,)])
+def test_zero_points_for_rows_of_the_sum_are_no_blocks(scale: Any) -> None:
+    """Nor are they taken for those of the outputs, of which there are as many."""
+    rng, side = np.random.default_rng(0), 700
+    numbers, zero = rng.integers(-128, 128, (side, side)), rng.integers(-128, 128, side)
+    by = (rng.random(scale) / 100).astype(np.float32)
+    inits = [
+        numbers_of("w", "int8", numbers),
+        numpy_helper.from_array(by, "s"),
+        numbers_of("z", "int8", zero),
+    ]
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"], axis=0),
+        helper.make_node("MatMul", ["x", "d"], ["y"]),
+    ]
+    spec, x = read(nodes, inits, side, side), noise(2, side)
+    assert [node.op for node in spec.nodes] == ["linear"]
+    weight = (numbers - zero[:, None]) * by.astype(np.float64).reshape(-1, 1)
+    assert rel_l2(bslite.run(spec, x), x @ weight) < 1e-6
+
+
+def test_an_input_that_is_not_of_k_features_is_an_error() -> None:
+    """Though as many blocks would hold it."""
+    inits = [
+        numpy_helper.from_array(np.zeros((N, 64, 8), np.uint8), "w"),
+        numpy_helper.from_array(np.ones((N, 64), np.float32), "s"),
+    ]
+    how: Any = {"domain": "com.microsoft", "K": K - 1, "N": N, "bits": 4, "block_size": 16}
+    with pytest.raises(SpecError, match=f"its K is {K - 1}"):
+        read([helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], **how)], inits)

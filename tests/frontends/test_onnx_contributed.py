@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.check import rel_l2
 from support.noise import noise
 from support.onnx_models import helper, inputs_like, model, untyped
 from support.onnx_peer import agree, ort
 
 import bslite
 import bslite.onnxruntime
+from bslite.onnx.host import generation
 from bslite.onnx.host.random import multinomial
 
 MS = "com.microsoft"
@@ -131,6 +133,34 @@ def test_group_query_attention(case: Any, given: dict[str, Any], interleaved: in
     feed |= {"l": np.array(lengths, np.int32), "t": np.array([max(lengths) + 1], np.int32)}
     how = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1, "rotary_interleaved": interleaved}
     both("GroupQueryAttention", feed, outs=3, stored=TABLES, **how, **given)
+
+
+def test_a_prompt_is_the_engine_s_and_for_the_reference_numpy_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the oracle would be what it judges."""
+    runs: list[int] = []
+    monkeypatch.setattr(generation, "run", lambda *a, **how: (runs.append(1), bslite.run(*a, **how))[1])
+    rows = 40
+    feed = {"q": noise(1, rows, 64), "k": noise(1, rows, 32), "v": noise(1, rows, 32)}
+    feed |= {n: noise(1, 2, 0, 16) for n in ("pk", "pv")}
+    feed |= {"l": np.array([rows - 1], np.int32), "t": np.array([rows], np.int32)}
+    how = {"num_heads": 4, "kv_num_heads": 2}
+    node = helper.make_node("GroupQueryAttention", list(feed), ["y", "pk2", "pv2"], domain=MS, **how)
+    compiled, made = bslite.compile(made_of([node], feed, ["y"], 17)), {}
+    for backend, engine in (("cpu", 1), ("reference", 0), ("reference64", 0)):
+        runs.clear()
+        made[backend] = bslite.run(compiled, list(feed.values()), backend=backend)
+        assert len(runs) == engine, backend
+    assert 0 < rel_l2(made["cpu"], made["reference64"]) < 1e-6
+
+
+def test_heads_that_those_of_keys_do_not_divide_are_an_error() -> None:
+    feed = {"q": noise(1, 20, 80), "k": noise(1, 20, 32), "v": noise(1, 20, 32)}
+    feed |= {n: noise(1, 2, 0, 16) for n in ("pk", "pv")}
+    feed |= {"l": np.array([19], np.int32), "t": np.array([20], np.int32)}
+    how = {"num_heads": 5, "kv_num_heads": 2}
+    node = helper.make_node("GroupQueryAttention", list(feed), ["y", "pk2", "pv2"], domain=MS, **how)
+    with pytest.raises(bslite.BsliteError, match="5 heads, which 2 of keys do not divide"):
+        bslite.compile(made_of([node], feed, ["y"], 17))(feed)
 
 
 @pytest.mark.parametrize("kinds", [("PER_TENSOR", "NONE"), ("NONE", "PER_CHANNEL")])

@@ -144,3 +144,21 @@ def test_a_gpu_gets_them_as_float32() -> None:
     assert [node.op for node in widened.nodes] == ["linear"]
     exact = reference.run(spec, [x], np.float64)[0]
     assert rel_l2(reference.run(widened, [x], np.float64)[0], exact) < 1e-7
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(2, 5, 96), (1, 3, 96)])
+def test_results_may_be_slices_of_a_concat(shape: Any, axis: int) -> None:
+    """Rows that are not one run in memory."""
+    g, x, of = Graph(), noise(*shape), layer(96, 24, 32)
+    source = g.input("x", shape)
+    y = g("block_linear", "few", source, **of.node_params(of.nodes[0]), bits=4)
+    z = g("linear", "all", source, weight=noise(24, 96))
+    check_all(g.build(g("concat", "both", y, z, axis=axis)), x)
+
+
+def check_all(spec: ModelSpec, x: Any) -> None:
+    """Three-way, with the reference in float32 for a peer."""
+    peer, exact = (reference.run(spec, [x], kind)[0] for kind in (np.float32, np.float64))
+    for how in ({}, {"layerwise": True}):
+        assert_three_way(bslite.run(spec, x, **how), peer, exact)

@@ -39,7 +39,7 @@ def family(r: Row) -> str:
         return "stack"
     if r.op.startswith("conv"):
         return "depthwise and grouped" if "depthwise" in r.kernels else "convolution"
-    if r.op in ("linear", "matmul"):
+    if r.op in ("linear", "block_linear", "matmul"):
         return "linear and matmul"
     if "pool" in r.op:
         return "pooling"

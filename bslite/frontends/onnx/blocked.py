@@ -32,7 +32,7 @@ class Blocked(NamedTuple):
         numbers, scale, zero = (a if rows else a.T for a in self[:3])
         if self.block:
             return Blocked(numbers, scale, zero, 1, self.block) if axis == 1 else None
-        if scale.size > 1 and axis != 0:
+        if max(scale.size, zero.size) > 1 and axis != 0:
             return None
         scale, zero = (np.broadcast_to(a.reshape(-1, 1), (len(numbers), 1)) for a in (scale, zero))
         return Blocked(numbers, scale, zero, 1, numbers.shape[1])

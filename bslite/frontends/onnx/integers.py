@@ -122,6 +122,8 @@ def linear_of_blocks(
     found = known[0].by_row(rows)
     if found is None or found.block * found.bits % 32 or x.shape[-1] != found.numbers.shape[1]:
         return None
+    if found.scale.shape != (len(found.numbers), -(-found.numbers.shape[1] // found.block)):
+        return None  # not a scale for each block
     middle, signed = 2 ** (found.bits - 1), found.numbers.dtype.kind == "i"
 
     def packed(_: Array) -> Array:

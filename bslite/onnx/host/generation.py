@@ -15,7 +15,7 @@ from bslite.reference import FUNCTIONS
 from bslite.spec import Array, GraphBuilder, ModelSpec
 
 MS = "com.microsoft:"
-PROMPT = 16  # rows from which on a plan for so many takes less time than it saves
+PROMPT = 16  # rows from which on a plan for so many, which all layers share, takes less time than it saves
 
 
 @host_op(f"{MS}GroupQueryAttention")
@@ -26,7 +26,7 @@ def group_query_attention(
     added: Array | None = None, *, num_heads: int, kv_num_heads: int, scale: float = 0.0, do_rotary: int = 0,
     rotary_interleaved: int = 0, local_window_size: int = -1, softcap: float = 0.0,
     smooth_softmax: int = 0, kv_cache_bit_width: int = 0, k_quant_type: str = "NONE",
-    v_quant_type: str = "NONE", qk_output: int = 0, threads: int | None = None,
+    v_quant_type: str = "NONE", qk_output: int = 0, threads: int | None = None, engine: bool = False,
 ) -> tuple[Array, Array, Array]:  # fmt: skip
     """Causal attention, several heads of queries to one of keys: the result, keys and values with the past.
 
@@ -37,6 +37,8 @@ def group_query_attention(
         raise InputError("it has no lengths")
     if smooth_softmax or qk_output or {k_quant_type, v_quant_type} != {"NONE"}:
         raise UnsupportedError("with smooth_softmax, qk_output, or a past of integers")
+    if num_heads % kv_num_heads:
+        raise InputError(f"{num_heads} heads, which {kv_num_heads} of keys do not divide")
     n, rows, width = query.shape
     if key is None or value is None:
         each = width // (num_heads + 2 * kv_num_heads)
@@ -69,7 +71,13 @@ def group_query_attention(
             store[b, :, before : before + rows] = new
         bias = None if added is None else added[min(b, len(added) - 1)]
         how: dict[str, Any] = {"scale": scale, "softcap": softcap, "window": local_window_size, "bias": bias}
-        made[b] = _attended(queries, present[0][b], present[1][b], before, threads=threads, **how)
+        values = queries, present[0][b], present[1][b]
+        plain = before == 0 and bias is None and not softcap and local_window_size <= 0
+        if engine and plain and rows >= PROMPT and query.dtype == np.float32:
+            spec = _causal(num_heads, kv_num_heads, each, scale)
+            made[b] = run(spec, [x[None, :, :rows].copy() for x in values], threads=threads)[0]
+        else:
+            made[b] = _attended(*values, before, **how)
     return made.transpose(0, 2, 1, 3).reshape(n, rows, -1), present[0], present[1]
 
 
@@ -83,18 +91,12 @@ def _attended(
     softcap: float,
     window: int,
     bias: Array | None,
-    threads: int | None,
 ) -> Array:
     """[heads, L, E]: what each query takes of the keys up to its own place."""
     heads, rows, each = q.shape
     total = before + rows
     share = heads // len(k)
     keys, values = k[:, :total], v[:, :total]
-    plain = not before and bias is None and window <= 0
-    if plain and rows >= PROMPT and not softcap and q.dtype == np.float32:
-        spec = _causal(heads, len(k), each, scale)
-        one = [np.ascontiguousarray(x[None]) for x in (q, keys, values)]
-        return run(spec, one, threads=threads)[0]
     grouped = q.reshape(len(k), share * rows, each)
     scores = (grouped @ keys.swapaxes(1, 2) * (scale or each**-0.5)).reshape(heads, rows, total)
     if softcap:

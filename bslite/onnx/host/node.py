@@ -34,9 +34,9 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
 
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
     ``results`` how many are asked for, one with ``exact`` whether all is computed in float64, one with
-    ``threads`` how many it may use. One with ``cache`` gets a dict of the node's own; what it puts there as
-    "call" is called with the arrays alone from then on; if "silent" is there too, NumPy has nothing to warn
-    of. For all others its warnings are off.
+    ``threads`` how many it may use, one with ``engine`` whether the CPU engine computes the rest. One with
+    ``cache`` gets a dict of the node's own; what it puts there as "call" is called with the arrays alone from
+    then on; if "silent" is there too, NumPy has nothing to warn of. For all others its warnings are off.
     """
 
     def register(function: Function) -> Function:
@@ -57,7 +57,9 @@ def key_of(node: Any) -> str:
 class HostNode:
     """One node run by its function. Unsupported if that does not know one of its attributes."""
 
-    def __init__(self, graph: Graph, node: Any, exact: bool = False, threads: int | None = None) -> None:
+    def __init__(
+        self, graph: Graph, node: Any, exact: bool = False, threads: int | None = None, engine: bool = False
+    ) -> None:
         self.what = f"node {graph.label + name_of(node)!r} ({node.op_type})"
         self.node, self.function = node, HOST[key_of(node)]
         self._cache: dict[str, Any] = {}
@@ -76,6 +78,7 @@ class HostNode:
             "results": len(node.output),
             "exact": exact,
             "threads": threads,
+            "engine": engine,
             "cache": self._cache,
         }
         accepted(self.function, attributes, given)

@@ -189,6 +189,8 @@ def matmul_of_bits(
     """``a`` times a matrix of blocks of integers of 4 or 8 bits. ``b`` is [N, blocks, bytes]."""
     if bits not in (4, 8) or groups is not None or weight_prepacked:
         raise Unsupported(f"of {bits} bits, or with g_idx or weight_prepacked")
+    if a.shape[-1:] != (K,):
+        raise SpecError(f"it takes {list(a.shape)}, its K is {K}")
     blocks = math.ceil(K / block_size)
     packed = s.array(b, "its weight").reshape(N, blocks, -1)[..., : block_size * bits // 8]
     params: dict[str, Operand | None] = {

@@ -7,7 +7,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.ops.contraction import BlockLinear
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import size_of
+from bslite.plan.core.views import NO_HALO, size_of
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import max_rows, sweep
@@ -27,8 +27,10 @@ def lower_block_linear(b: CpuBuilder, layer: Layer) -> None:
     block = piece(BlockLinear.block(shapes["weight"], node.attrs), bits)
     x = b.read(node.inputs[0], inner=-1, exact=True)
     rows = b.reshaped(x, (size_of(x.shape[:-1]), c))
-    y, home = b.writable(layer.name, len(x.shape) - 1)
-    out = b.reshaped(y, (rows.shape[0], k))
+    y = b.write(layer.name, inner=-1)
+    out = y.reshape((rows.shape[0], k))
+    if out is None:  # a slice of a concat whose rows are not one run
+        out = b.fresh((rows.shape[0], k), 1, NO_HALO)
     m, lanes, zeros = rows.shape[0], machine.lanes, "zero" in node.params
     width = min(-(-k // lanes), 4 if machine.registers >= 32 else 2)
     panels = -(-k // (width * lanes))
@@ -56,8 +58,8 @@ def lower_block_linear(b: CpuBuilder, layer: Layer) -> None:
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
     )  # fmt: skip
     step(b, record, bands * panels, [rows], [out], chunk * width * lanes)
-    if y is not home:
-        b.copy(y, home)
+    if out.buffer != y.buffer:
+        b.copy(b.reshaped(out, y.shape), y)
 
 
 def piece(block: int, bits: int) -> int:
