@@ -6,8 +6,10 @@ from bslite.errors import SpecError, UnsupportedError
 from bslite.gradients.nested import nested
 from bslite.gradients.sums import Sums
 from bslite.gradients.tape import GraphTape, learnt, measured
+from bslite.ops.contraction import BlockLinear
 from bslite.ops.values import Applied
 from bslite.passes.attention import fuse_attention
+from bslite.passes.parts import all_blocks_widened
 from bslite.spec import ModelSpec
 
 
@@ -26,12 +28,15 @@ def gradient(
     labels of the outputs that have gradients, all of float32 if None. For each of them the model has one
     input more, the gradient that comes from behind it, of its shape, called "d/" and the output's label; a
     single output of shape [], a loss, has none: its own gradient is 1. The gradients are labelled likewise.
-    What nothing depends on has the gradient 0. Without ``unit`` a loss has an input, too.
+    What nothing depends on has the gradient 0. Without ``unit`` a loss has an input, too. Weights of a few
+    bits (`block_linear`) are float32 in the new model, by which there are gradients, and called
+    "LAYER/widened".
 
     Raises SpecError if ``wrt`` or ``of`` names what is not there or is not float32, and UnsupportedError with
     all the layers in the way that have no gradient.
     """
     given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
+    spec = _widened(spec, wrt)
     wanted = _wanted(spec, wrt)
     sizes = {name: p.shape for name, p in spec.params.items()}
     keys = {key for key in wanted if key in sizes}
@@ -81,6 +86,16 @@ def gradient(
     if twice := {label for label in labels if labels.count(label) > 1}:
         raise SpecError(f"model {spec.name!r}: two outputs would be called {', '.join(sorted(twice))}")
     return tape.build([*(tape[out].name for out in spec.outputs), *(g.name for g in gradients)], labels)
+
+
+def _widened(spec: ModelSpec, wrt: Sequence[str] | None) -> ModelSpec:
+    """The model with all weights of a few bits as float32."""
+    few = [node for node in spec.nodes if isinstance(node.declaration, BlockLinear)]
+    for node in few:
+        for role, key in node.params.items():
+            if role != "bias" and key in (wrt or ()):
+                raise UnsupportedError(f"layer {node.name!r}: op {node.op!r} has no gradient by its {role}")
+    return all_blocks_widened(spec) if few else spec
 
 
 def in_parts(spec: ModelSpec, layers: Collection[str]) -> ModelSpec:

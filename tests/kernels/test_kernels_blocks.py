@@ -15,7 +15,7 @@ from support.torch_oracle import torch_output
 import bslite
 from bslite import ops, reference
 from bslite.engines.cpu.engine import prepare
-from bslite.errors import SpecError
+from bslite.errors import SpecError, UnsupportedError
 from bslite.kernels.contracts.cpu.blocks import Blocks
 from bslite.passes.simplify import simplify_for_gpu
 from bslite.plan.cpu.ops.block_linear import CHUNK, FEW, piece
@@ -162,3 +162,18 @@ def check_all(spec: ModelSpec, x: Any) -> None:
     peer, exact = (reference.run(spec, [x], kind)[0] for kind in (np.float32, np.float64))
     for how in ({}, {"layerwise": True}):
         assert_three_way(bslite.run(spec, x, **how), peer, exact)
+
+
+def test_gradients_are_those_by_the_numbers_as_float32() -> None:
+    spec, x = layer(64, 24, 32, zeros=True, bias=noise(24)), noise(3, 64)
+    grad = bslite.gradient(spec, wrt=["x0"], shapes=[x.shape])
+    _, made = bslite.run(grad, [x, np.ones((3, 24), np.float32)])
+    widened = simplify_for_gpu(spec)
+    weight = widened.params[widened.nodes[0].params["weight"]]
+    assert rel_l2(made, np.ones((3, 24)) @ weight.astype(np.float64)) < 1e-6
+    assert "d/layer/widened" in bslite.gradient(spec, shapes=[x.shape]).labels
+    scale = spec.nodes[0].params["scale"]
+    with pytest.raises(
+        UnsupportedError, match="layer 'layer': op 'block_linear' has no gradient by its scale"
+    ):
+        bslite.gradient(spec, wrt=[scale])
