@@ -38,7 +38,7 @@ def _step(rng: np.random.Generator, shape: Shape) -> Array:
 
 
 def _draw(op: Op, role: str) -> Draw:
-    if role == "scale_hh":
+    if role == "scale_hh" or (role == "scale" and "zero" in op.params):
         return _step
     if role == "running_var":
         return _variance
