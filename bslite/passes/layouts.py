@@ -32,17 +32,9 @@ IMAGES = frozenset(
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
 ROWS = frozenset(
-    (
-        "linear",
-        "block_linear",
-        "int_linear",
-        "matmul",
-        "attention",
-        "attention_grad",
-        "layer_norm",
-        "rms_norm",
-    )
-)
+    ("linear", "block_linear", "int_linear", "matmul", "attention", "attention_grad", "layer_norm",
+     "rms_norm")
+)  # fmt: skip
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 PAIR = 2  # the last axis of complex numbers
 

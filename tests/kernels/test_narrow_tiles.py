@@ -21,6 +21,7 @@ from bslite.spec import ModelSpec
 pytestmark = pytest.mark.usefixtures("tiles")
 __all__ = ["tiles"]
 
+BY_PRICE = split_step.is_faster  # the fixture puts another in its place
 LAYERS = {name: lambda name=name: convolution(name, "relu") for name in CONVS if "with padding" not in name}
 LAYERS |= {name: make for name, make in OTHERS.items() if make()[0].params}
 KINDS = pytest.mark.parametrize("kind", [Narrow.BFLOAT16, Narrow.FLOAT16])
@@ -92,10 +93,7 @@ def test_layers_are_chosen_by_the_products_they_take(monkeypatch: pytest.MonkeyP
     """A layer that six products would not make faster, and three do."""
     monkeypatch.undo()
     with_tiles(monkeypatch.setattr)
-    monkeypatch.setattr(split_step, "is_faster", _is_faster)
+    monkeypatch.setattr(split_step, "is_faster", BY_PRICE)
     x = noise(64, 40)
     layer = one_op("linear", x, weight=noise(48, 40, seed=1))
     assert [len(records(spec, [x])) for spec in (layer, fitted(layer, Narrow.BFLOAT16))] == [0, 1]
-
-
-_is_faster = split_step.is_faster

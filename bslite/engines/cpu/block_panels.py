@@ -29,4 +29,4 @@ def _block_panels(
         some = rows[first : first + width * lanes]
         some = np.pad(some, ((0, -len(some) % lanes), (0, 0), (0, 0)))
         panels.append(some.transpose(1, 2, 0).reshape(-1))
-    return np.concatenate(panels).view(np.float32)
+    return np.concatenate(panels)

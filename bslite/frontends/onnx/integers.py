@@ -127,9 +127,7 @@ def linear_of_blocks(
     middle, signed = 2 ** (found.bits - 1), found.numbers.dtype.kind == "i"
 
     def packed(_: Array) -> Array:
-        codes = found.numbers.view(np.uint8) ^ np.uint8(128) if signed else found.numbers
-        if signed and found.bits == 4:
-            codes = (found.numbers + np.int8(8)).view(np.uint8)
+        codes = (found.numbers.astype(np.int16) + middle * signed).astype(np.uint8)
         k, c = codes.shape
         codes = np.pad(codes, ((0, 0), (0, -c % found.block))).reshape(k, -1, found.block)
         return np.ascontiguousarray(codes if found.bits == 8 else codes[..., ::2] | codes[..., 1::2] << 4)

@@ -70,9 +70,8 @@ class Store(AnyStore[Array]):
         #: float32 value -> what it is a multiple of; id of an array -> whole numbers, their scale, the array.
         self.scaled: dict[str, Scaled] = {}
         self.weights: dict[int, tuple[Array, Array, Array]] = {}
-        self.blocked: dict[
-            int, tuple[Blocked, Array]
-        ] = {}  # id of an array -> what it was made of, the array
+        #: id of an array -> the whole numbers of a few bits that it was made of, the array.
+        self.blocked: dict[int, tuple[Blocked, Array]] = {}
         #: float32 value, axis, groups -> its pairs; integer value -> what it was quantised from, at run time.
         self.paired: dict[tuple[str, int, int], Value] = {}
         self.quantized: dict[str, Quantized] = {}

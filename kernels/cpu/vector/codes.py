@@ -10,9 +10,8 @@ from bslite.kernels.cpu.vector.lanes import all_floats, all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import LANES, VEC, call_llvm, i64, load_ir, primitive, store_ir, vec_t
 from bslite.kernels.cpu.vector.target import X86
 
-LOOKS_UP = (
-    X86 and LANES == 16
-)  # an instruction that takes the lowest 4 bits of each lane for a place in a table
+#: Whether an instruction takes the lowest 4 bits of each lane for a place in a table: AVX-512's.
+LOOKS_UP = X86 and LANES == 16
 
 
 def number_ir(builder, cells, n, bits, zero):

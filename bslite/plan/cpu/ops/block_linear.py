@@ -63,8 +63,8 @@ def lower_block_linear(b: CpuBuilder, layer: Layer) -> None:
 
 
 def piece(block: int, bits: int) -> int:
-    """The terms of a block that the kernel takes as one: of a larger one so many that a chunk has several
-    pieces, each with the block's scale; 0 if there are no such.
+    """The terms that the kernel takes for a block: all of one that a chunk holds, and of a larger one the
+    largest equal part, each with the block's scale. A block is of whole cells, or `simplify` widens it.
     """
     held = CELL // bits
-    return max((n for n in range(held, min(block, CHUNK) + 1, held) if block % n == 0), default=0)
+    return max(n for n in range(held, min(block, CHUNK) + 1, held) if block % n == 0)
