@@ -70,6 +70,7 @@ class Bisection:
         return "\n".join(lines)
 
 
+@torch.autocast("cpu", enabled=False)
 def bisect(
     model: torch.nn.Module,
     x: Any,
@@ -82,9 +83,9 @@ def bisect(
 
     ``model``: a module in eval mode, or one made by `bslite.optimize`. ``x``: a tensor, or a tuple of the
     forward's positional arguments. ``backend``: "cpu" or "cuda", by default that of the device the tensors
-    are on; torch computes where they are, numbers of 16 bits in float32. The first layer that departs is
-    named, and the smallest model found that shows the fault is written to ``folder`` (``bslite-<layer>`` if
-    not given), with a script that runs it.
+    are on; torch computes where they are, numbers of 16 bits, and under autocast, in float32. The first layer
+    that departs is named, and the smallest model found that shows the fault is written to ``folder``
+    (``bslite-<layer>`` if not given), with a script that runs it.
 
     Raises InputError for arguments without a tensor, UnsupportedError for a module that cannot be
     traced, EngineError for a backend that does not exist or cannot run here.

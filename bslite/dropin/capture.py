@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from bslite.dropin import growing
+from bslite.dropin import casting, growing
 from bslite.dropin.changed import apart, changes, places
 from bslite.dropin.making import check_made, is_making
 from bslite.dropin.noted import Place
@@ -20,6 +20,7 @@ from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing, strided
 from bslite.frontends.torch.asking import Asking
+from bslite.frontends.torch.autocast import has_autocast, write_casts
 from bslite.frontends.torch.capture import failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.checks import check_module
 from bslite.frontends.torch.faithful import check_faithful
@@ -58,6 +59,7 @@ class Capture:
     counters: tuple[Counter, ...] = ()  # that it takes behind the tensors among the arguments
     orders: list[list[int]] = field(default_factory=list)  # of axes in memory that it holds for
     changed: tuple[int, ...] = ()  # places of tensors it writes to; the first results are their values
+    autocast: torch.dtype | None = None  # around the call; its casts are in the graph
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -133,7 +135,8 @@ class Terms:
     free if the module does not fix them. ``known``: the places of tensors whose values the trace may know; by
     default those of a few numbers that it cannot do without. ``noted``: attributes that calls set, which a
     forward is not to read first. ``before``: the graph of the trace that found more of them.
-    ``answers``: what the forward is told when it asks for values.
+    ``answers``: what the forward is told when it asks for values. ``dtypes``: those of results in eager mode,
+    if a trace has shown that autocast is on somewhere.
     """
 
     free_batch: bool = False
@@ -143,6 +146,7 @@ class Terms:
     noted: frozenset[Place] = frozenset()
     before: str = ""
     answers: Sequence[bool | int] | None = None
+    dtypes: Sequence[torch.dtype] | None = None
 
     def watching(self, more: frozenset[Place], program: torch.export.ExportedProgram) -> "Terms":
         """The same for another trace, after one has shown that the forward notes ``more``."""
@@ -159,7 +163,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     check_hooks(module)
     free_batch, free, known = terms.free_batch, terms.free, terms.known
     asking = None if terms.answers is None else Asking(terms.answers)
-    traced = Traced(shell_of(module, whole=bool(terms.noted)), arguments, terms.noted, asking)
+    shell = shell_of(module, whole=bool(terms.noted))
+    traced = Traced(shell, arguments, terms.noted, asking, terms.dtypes or ())
     tensors = apart([x.detach() for x in arguments.leaves])
     axes = [set(own) for own in free] or [set() for _ in tensors]
     for own, axis in zip(axes, terms.grows, strict=False):
@@ -183,20 +188,25 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
                 if enquires(e) and (made := _of_values(module, arguments, name, terms, any(axes))):
                     return made
                 raise failure(traced.twin, name, e) from e
+    assert traced.results is not None
     if more := traced.unwatched(name, bool(terms.before)):
         return capture(module, arguments, name, terms.watching(more, program))
     traced.check_notes(str(program.graph), terms.before, name, tensors)
     check_made(module, program.constants.values(), name)
     if free and unsettled(traced.twin, program):
         return capture(module, arguments, name, replace(terms, free=()))
+    if has_autocast(program):
+        write_casts(program, name)
+        dtypes = traced.dtypes_in_eager_mode(tensors) if terms.dtypes is None else []
+        if dtypes and dtypes != [x.dtype for x in traced.results.leaves]:
+            return capture(module, arguments, name, replace(terms, dtypes=dtypes))
     graph = Graph(program)
-    assert traced.results is not None
     grown = growing.symbols(graph, terms.grows, len(arguments.counters))
     results, whole = traced.results, not _writing(graph)
     told = tuple(terms.answers or ())
     found = Capture(
         graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=told,
-        counters=arguments.counters,
+        counters=arguments.counters, autocast=casting.noted(),
     )  # fmt: skip
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))

@@ -13,7 +13,8 @@ GRADIENTS = (
     "gradients are enabled in eval mode and a parameter or an input requires them: "
     "use torch.no_grad() or torch.inference_mode(), or optimize(..., training=True) to have them from bslite"
 )
-AUTOCAST = 'autocast is active; bslite takes precision="bfloat16", or a module of that dtype, instead'
+AUTOCAST = "autocast is active for CUDA; bslite has that of CPUs"
+CASTS = "autocast is active, which bslite has in inference alone"
 CAPTURED = (
     "a CUDA graph is being captured, and inputs like these have not been seen before; call the model with "
     "them before the capture"
@@ -49,7 +50,7 @@ def outside() -> str:
         or torch.autograd.forward_ad._current_level >= 0
     ):
         return MODES
-    return AUTOCAST if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda") else ""
+    return AUTOCAST if torch.is_autocast_enabled("cuda") else ""
 
 
 def distributed(module: torch.nn.Module) -> bool:

@@ -25,6 +25,7 @@ class KindReport:
 
     ``open_shapes``: the inputs of its trace, free sizes by name, if the trace serves other kinds, too.
     ``answers``: what its forward has to be told, where it asks for values, for the trace to hold.
+    ``autocast``: the dtype of that around the call, if there is one.
     """
 
     shapes: tuple[tuple[tuple[int, ...], ...], ...]
@@ -35,6 +36,7 @@ class KindReport:
     reason: str
     open_shapes: tuple[tuple[int | str, ...], ...] = ()
     answers: tuple[bool | int, ...] = ()
+    autocast: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,7 @@ def _kind(kind: Kind) -> KindReport:
         reason,
         blueprint.capture.open_shapes,
         blueprint.capture.answers,
+        str(blueprint.capture.autocast or "").removeprefix("torch."),
     )
 
 
@@ -154,7 +157,8 @@ def _range(sizes: tuple[int, ...]) -> str:
 
 
 def _kind_lines(kind: KindReport) -> list[str]:
-    lines = [f"inputs {_sizes(kind.shapes)}: {100 * kind.torch_share:.1f} % of the flops in torch"]
+    under = f" under autocast to {kind.autocast}" if kind.autocast else ""
+    lines = [f"inputs {_sizes(kind.shapes)}{under}: {100 * kind.torch_share:.1f} % of the flops in torch"]
     if kind.reason:
         lines.append(f"  runs in torch: {kind.reason}")
     if kind.fixed_batch:

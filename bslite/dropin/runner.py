@@ -9,7 +9,7 @@ import torch
 
 from bslite.arithmetic import current, precision
 from bslite.cache import Recent
-from bslite.dropin import place, reasons
+from bslite.dropin import casting, place, reasons
 from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint, Executable
 from bslite.dropin.inside import Inside
@@ -70,10 +70,13 @@ class Runner:
         if self.options.precision is not current():
             with precision(self.options.precision):
                 return self(args, kwargs)
+        if (cast := casting.around()) is not None:
+            with casting.aside(cast):
+                return self(args, kwargs)
         trains = self._trains(args, kwargs)
         if self.module.__dict__["training"] and not trains and any(map(in_training, self.module.modules())):
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
-        if around := reasons.outside():
+        if around := reasons.outside() or (reasons.CASTS if trains and casting.noted() else ""):
             return self._run_torch(InTorch(around), args, kwargs)
         try:
             key, tensors, objects = signature(args, kwargs)
@@ -211,7 +214,10 @@ class Runner:
         stands = self.inside.stands() if why.inner else []
 
         def forward() -> Any:
-            return self.inside.call(stands, args, kwargs) if stands else self.module.forward(*args, **kwargs)
+            with casting.again():
+                return (
+                    self.inside.call(stands, args, kwargs) if stands else self.module.forward(*args, **kwargs)
+                )
 
         if why.fault:
             made = forward()  # what torch refuses as well is no fault of bslite's

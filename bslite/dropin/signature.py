@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from bslite.dropin import casting
 from bslite.dropin.structure import Counter, lengths, opens
 
 Tensor = torch.Tensor
@@ -32,7 +33,9 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[
             return value.shape, value.stride(), value.dtype, value.device, value.is_neg()
         return _nested(value, read, tensors, objects)
 
-    key = tuple([read(a) for a in args])
+    key: Key = tuple([read(a) for a in args])
+    if (cast := casting.noted()) is not None:
+        key = cast, key
     if kwargs:
         return (key, tuple([(k, read(v)) for k, v in kwargs.items()])), tensors, objects
     return key, tensors, objects
@@ -71,6 +74,7 @@ def kind(
     objects: list[Any] = []
     return (
         "free" if free_batch else "fixed",
+        casting.noted(),
         tuple(map(read, args)),
         tuple((k, read(v)) for k, v in kwargs.items()),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from bslite.dropin import casting
 from bslite.dropin.noted import CHANGES, VARIES, Accesses, Notes, Place, agree, place_name, watch
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Before, Returned, Structure
@@ -19,16 +20,17 @@ OUTSIDE = "its forward changes what it reads besides its arguments and attribute
 
 
 class Traced:
-    """``twin``: a module whose forward takes and gives lists of tensors. ``results``: the structure of what
-    the latest run of it gave.
+    """``twin``: a module whose forward takes and gives lists of tensors, in a region of the autocast that is
+    set aside (`casting`). ``results``: the structure of what the latest run of it gave.
     """
 
     def __init__(
         self, shell: torch.nn.Module, arguments: Structure, noted: frozenset[Place] = frozenset(),
-        asking: Asking | None = None,
+        asking: Asking | None = None, dtypes: Sequence[torch.dtype] = (),
     ) -> None:  # fmt: skip
         """``shell`` becomes the twin. ``noted``: attributes that are watched while the forward runs.
-        ``asking``: listens to the forward; what was asked about follows the results.
+        ``asking``: listens to the forward; what was asked about follows the results. ``dtypes``: those that
+        results are cast to; none if they are left as they are.
         """
         kind = type(shell)
         bound = vars(shell).pop("forward", None)
@@ -36,14 +38,14 @@ class Traced:
         self._noted, self._fault = noted, ""  # what a run did that no graph does
         self._notes: dict[Place, Any] = {}
         self._around = Surroundings(shell)
-        accesses, around = Accesses(), self._around
+        accesses, around, cast = Accesses(), self._around, casting.noted()
 
         def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
             (args, kwargs), objects = arguments.rebuilt(tensors)
             accesses.clear()
             around.note()
             notes, held = Notes(this), Before(objects)
-            with asking.listening() if asking else nullcontext():
+            with asking.listening() if asking else nullcontext(), casting.region(cast):
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
@@ -58,7 +60,10 @@ class Traced:
             self.results = Returned(
                 made, held.changes(), lambda x: isinstance(x, VARIES), objects, self._notes
             )
-            return (*self.results.leaves, *(asking.questions if asking else ()))
+            leaves = self.results.leaves
+            if dtypes:
+                leaves = [x.to(dtype) for x, dtype in zip(leaves, dtypes, strict=True)]
+            return (*leaves, *(asking.questions if asking else ()))
 
         # torch.export goes through a GraphModule's graph, not through its forward.
         base = torch.nn.Module if isinstance(shell, torch.fx.GraphModule) else kind
@@ -79,6 +84,22 @@ class Traced:
         if self._fault or (found and again):
             raise UnsupportedError(f"model {name!r}: {self._fault or CHANGES}")
         return found
+
+    def dtypes_in_eager_mode(self, tensors: Sequence[torch.Tensor]) -> list[torch.dtype]:
+        """The dtypes of the results; none if the forward fails. In a trace, what torch composes of other
+        operations (``nn.LSTM``) computes without the casts of autocast within.
+        """
+        kept, fault = self.results, self._fault
+        try:
+            with aside(gradients=False) as fast:
+                torch.backends.mha.set_fastpath_enabled(fast)
+                apart(self.twin)(*copied(tensors))
+            assert self.results is not None
+            return [x.dtype for x in self.results.leaves]
+        except Exception:  # whatever it is, the caller's own call says it
+            return []
+        finally:
+            self.results, self._fault = kept, fault
 
     def check_notes(
         self, graph: str, before: str, name: str, tensors: tuple[torch.Tensor, ...], gradients: bool = False

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from bslite.dropin import casting
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.model import widened
 from bslite.dropin.place import as_tensor
@@ -20,6 +21,12 @@ Tensor = torch.Tensor
 
 
 def verified(module: Any, given: Any) -> tuple[ModelSpec, list[Tensor], Callable[..., list[Tensor]]]:
+    """What `_verified` gives, under the caller's autocast."""
+    with casting.aside(casting.around()):
+        return _verified(module, given)
+
+
+def _verified(module: Any, given: Any) -> tuple[ModelSpec, list[Tensor], Callable[..., list[Tensor]]]:
     """The model that a call computes, its inputs, and a function that gives its outputs by torch.
 
     ``given``: the forward's arguments, one, a list of them or a dict by name. Raises InputError if bslite
@@ -53,7 +60,8 @@ def verified(module: Any, given: Any) -> tuple[ModelSpec, list[Tensor], Callable
     values: dict[Any, Any] = {}
 
     def theirs(*_: Tensor) -> list[Tensor]:
-        values.update(values or run_graph(blueprint, held, tensors, part.outputs))
+        with casting.aside(casting.around()):
+            values.update(values or run_graph(blueprint, held, tensors, part.outputs))
         return [widened(values[node]) for node in part.outputs]
 
     given = [widened(tensors[taken.index(n)]) for n in part.inputs]

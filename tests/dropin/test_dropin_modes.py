@@ -213,13 +213,6 @@ def test_parameters_of_another_dtype() -> None:
     by_bslite(fast, calls)
 
 
-def test_autocast(net: Any, fast: Any) -> None:
-    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        assert "autocast" in said(fast, images())[0]
-        assert fast(images()).dtype == torch.bfloat16
-    agree(fast, net, images())
-
-
 def test_under_other_tools() -> None:
     """Traces, transforms and dispatch modes see the original's operations."""
     from torch.utils.flop_counter import FlopCounterMode

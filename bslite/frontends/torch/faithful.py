@@ -71,6 +71,8 @@ def _departure(
             traced = _numbers(whole(*copied(args), **copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
                 return "other sizes"
+            if [x.dtype for x in traced] != [x.dtype for x in eager]:
+                return "other dtypes"
             narrow = any(is_narrow(x) for x in eager)
             far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
     except Exception:  # whatever it is, the caller's own call says it

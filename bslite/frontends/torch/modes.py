@@ -1,5 +1,6 @@
-"""Regions of a traced graph that switch gradients off or on, as values that are detached."""
+"""Regions of a traced graph, written out; what is computed where gradients are off is detached."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
@@ -53,23 +54,36 @@ def _inline(program: Any, without: "set[Node]") -> bool:
     found = [node for node in graph.nodes if node.target is region]
     for node in found:
         enabled, held, *given = node.args
-        inside = getattr(program.graph_module, held.target)
-        places = [n for n in inside.graph.nodes if n.op == "placeholder"]
-        new: dict[Any, Any] = dict(zip(places, given, strict=True))
-        with graph.inserting_before(node):
-            for n in inside.graph.nodes:
-                if n.op == "get_attr":  # a region within
-                    path = f"{held.target}_{n.target}"
-                    program.graph_module.add_submodule(path, getattr(inside, n.target))
-                    new[n] = graph.get_attr(path)
-                elif n.op == "call_function":
-                    new[n] = graph.node_copy(n, new.__getitem__)
-                    if not enabled:
-                        without.add(new[n])
-        (results,) = next(n for n in inside.graph.nodes if n.op == "output").args
-        for user in list(node.users):
-            user.replace_all_uses_with(new[results[user.args[1]]])
-            graph.erase_node(user)
-        graph.erase_node(node)
         without.discard(node)
+        made = inline(program, node, held, given)
+        without.update(() if enabled else made)
     return bool(found)
+
+
+def inline(program: Any, node: "Node", held: "Node", given: "Sequence[Any]") -> "list[Node]":
+    """Put the operations of a region, which the attribute ``held`` holds, in the place of ``node``, which
+    calls it for ``given``. Returns them, those within regions within not among them.
+    """
+    graph, inside = program.graph, getattr(program.graph_module, str(held.target))
+    places = [n for n in inside.graph.nodes if n.op == "placeholder"]
+    new: dict[Any, Any] = dict(zip(places, given, strict=True))
+    made = []
+    with graph.inserting_before(node):
+        for n in inside.graph.nodes:
+            if n.op == "get_attr":  # a region within
+                path = f"{held.target}_{n.target}"
+                program.graph_module.add_submodule(path, getattr(inside, n.target))
+                new[n] = graph.get_attr(path)
+            elif n.op == "call_function":
+                new[n] = graph.node_copy(n, new.__getitem__)
+                made.append(new[n])
+    (results,) = next(n for n in inside.graph.nodes if n.op == "output").args
+    for user in list(node.users):
+        result = new[results[user.args[1]]]
+        user.replace_all_uses_with(result)
+        program.graph_signature.replace_all_uses(user.name, result.name)
+        graph.erase_node(user)
+    graph.erase_node(node)
+    if not held.users:
+        graph.erase_node(held)
+    return made

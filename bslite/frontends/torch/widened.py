@@ -9,18 +9,22 @@ from bslite.spec import Array
 if TYPE_CHECKING:
     import torch
 
-#: Where a parameter lies, and how -> what was made of it, while a model holds that.
+SAMPLES = 64  # numbers by which a parameter is found
+#: Shape, strides and some numbers of a parameter -> what was made of it, while a model holds that.
 _made: "weakref.WeakValueDictionary[Any, Array]" = weakref.WeakValueDictionary()
 
 
 def widened(tensor: "torch.Tensor") -> Array:
     """The numbers of a tensor of bfloat16 or float16 as float32, in memory in the same order.
 
-    Models that hold the same parameter hold the same array: engines share what they pack of it, and the
-    array's bytes are there once. It is compared each time, for parameters may have changed without a word.
+    Models that hold the same numbers hold the same array: engines share what they pack of it, and the array's
+    bytes are there once, also where each trace casts a parameter anew (autocast). It is compared each time.
     """
     torch = load_torch()
-    key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+    words = tensor.view(torch.int16)
+    line = words.as_strided((tensor.numel(),), (1,))  # it fills a piece of memory
+    sampled = tuple(line[:: max(1, tensor.numel() // SAMPLES)][:SAMPLES].tolist())
+    key = tensor.shape, tensor.stride(), tensor.dtype, sampled
     found = _made.get(key)
     if found is not None and torch.equal(_bits(torch.from_numpy(found)), _bits(tensor.float())):
         return found
