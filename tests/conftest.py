@@ -77,11 +77,14 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_stored_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A user's ``bslite calibrate`` must not change which plans the tests see."""
-    from bslite.engines.cpu import calibration
+    """A user's ``bslite calibrate`` must not change which plans the tests see, nor a unit for tiles: tests of
+    tiles ask for it.
+    """
+    from bslite.engines.cpu import calibration, unit
 
     empty = tmp_path_factory.mktemp("machines")
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(unit.OFF, "0")
         patch.setattr(calibration, "machines_dir", lambda: empty)
         calibration.kept.cache_clear()
         yield

@@ -11,7 +11,8 @@ from benchmarks.peers.columns import DEFAULT, RIVALS, WORDS, column, columns
 from benchmarks.peers.libraries import UNSEEN, name_of
 from benchmarks.peers.measure import apart, compare
 from benchmarks.peers.nets import NETS, TRANSFORMERS
-from bslite.engines.cpu.calibration import unit_unused
+from bslite.engines.cpu.unit import trusted
+from bslite.kernels.cpu.vector.target import has_tiles
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,8 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     engines = columns(options.peers, options.precision)
     run = output.Run("peers", options, report.as_dict, report.markdown)
-    if unit_unused():
-        run.note("this machine has a unit for tiles of bfloat16 (AMX), which needs `bslite calibrate` first")
+    if has_tiles() and not trusted():
+        run.note("this machine has a unit for tiles of bfloat16 (AMX), which is not used: see `bslite info`")
     run.note("measuring what the machine can do")
     run.limits = roofline.measure(options.threads)
     nets = [name for net in options.nets for name in (UNSEEN if net == "unseen" else [net])]

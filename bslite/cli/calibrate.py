@@ -24,9 +24,8 @@ def calibrate(
     """Measure bandwidth of the cache levels, clock and multiply-adds, and keep them for the planner.
 
     Takes some seconds, on all cores; leave the machine alone meanwhile. Plans made from then on consult what
-    was measured. A unit for tiles of bfloat16 (AMX) is measured, too, and computes products from then on, as
-    exactly as float32 arithmetic; without one, results are the same bits with a calibration and without,
-    but for precision "bfloat16": dot products of bfloat16 (AVX512_BF16) compute it if they prove faster.
+    was measured. Results are the same bits with a calibration and without, but for precision "bfloat16": dot
+    products of bfloat16 (AVX512_BF16) compute it if they prove faster.
     """
     from rich.console import Console
     from rich.table import Table

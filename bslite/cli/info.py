@@ -158,15 +158,20 @@ def _measured() -> str:
 
 def _tiles() -> str:
     """Whether there is a unit for them (AMX), and whether plans use it."""
-    from bslite.engines.cpu import calibration
+    from bslite.engines.cpu import calibration, unit
     from bslite.kernels.cpu.vector.target import has_tiles
 
     if not has_tiles():
         return "no unit for them here (AMX)"
+    if not unit.trusted():
+        return f"a unit (AMX), not used: turned off ({unit.OFF}=0), or its products are wrong"
     found = calibration.kept()
-    if found is None or calibration.unit_unused():
-        return "a unit (AMX), not used until bslite calibrate has measured it"
-    return f"{found.all.tile_flops / 1e9:,.0f} GFLOP/s; six products for each of float32 by default"
+    rate = (
+        f"{found.all.tile_flops / 1e9:,.0f} GFLOP/s"
+        if found and found.all.tiles
+        else "a unit (AMX), not measured"
+    )
+    return f"{rate}; six products for each of float32 by default"
 
 
 def _dots() -> str:

@@ -12,7 +12,7 @@ from support.noise import noise
 from support.process import printed
 
 import bslite
-from bslite.engines.cpu import calibrate, calibration, description, detect, stream
+from bslite.engines.cpu import calibrate, calibration, description, detect, stream, unit
 from bslite.engines.cpu.threads import available_cores, numba_threads
 from bslite.errors import EngineError
 from bslite.kernels.cpu.vector import target
@@ -236,12 +236,12 @@ def test_the_commands_say_whether_tiles_are_used(call: Any, monkeypatch: pytest.
     monkeypatch.setattr(target, "has_tiles", lambda: False)
     assert "no unit for them" in call("info")
     monkeypatch.setattr(target, "has_tiles", lambda: True)
-    assert "not used until bslite calibrate" in call("info")
-    assert calibration.unit_unused()
+    assert "not used: turned off (BSLITE_TILES=0)" in call("info")
+    monkeypatch.setattr(unit, "trusted", lambda: True)
+    assert "a unit (AMX), not measured; six products for each of float32 by default" in call("info")
     monkeypatch.setattr(calibrate, "measure", lambda: made_up(tiles=1.875e8))
     assert "tiles of bfloat16 3,072 and" in call("calibrate")
-    assert "six products for each of float32 by default" in call("info")
-    assert not calibration.unit_unused()
+    assert "GFLOP/s; six products for each of float32 by default" in call("info")
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,12 @@ def test_two_by_two_tiles_take_14_loads_for_24_products(tmp_path: object) -> Non
 )
 def test_layers_on_tiles_by_the_unit_s_instructions(tmp_path: object) -> None:
     """`test_kernels_tiles` again, each instruction carried out by a handler of signals."""
-    chosen = ["kernels/test_kernels_tiles.py", "-k", "not (test_cases_of_ops or silu or residual or added)"]
+    chosen = [
+        "kernels/test_kernels_tiles.py",
+        "engine/test_unit.py",
+        "-k",
+        "not (test_cases_of_ops or silu or residual or added)",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "support.amx_traps", *chosen],
         cwd=Path(__file__).parents[1], capture_output=True, text=True, timeout=900,

@@ -172,15 +172,12 @@ def _times(trial: Trial) -> Iterator[str]:
 
 def _next(trial: Trial, source: Source) -> list[str]:
     """Three lines to paste."""
-    from bslite.engines.cpu.calibration import unit_unused
-
     names = [port.split(":")[0] for port in trial.takes]
     given = ", ".join(n if n.isidentifier() else f"x{i}" for i, n in enumerate(names, 1))
     python = [line.replace("(x)", f"({given})") if len(names) > 1 else line for line in source.python]
     slower = any(ratio < EVEN[0] for ratio in trial.ratios.values())
     shell = [f"bslite {'explain' if trial.passed else 'verify'} {source.shell}"]
-    calibrate = slower or not trial.passed or unit_unused()
-    shell.append("bslite calibrate" if calibrate else f"bslite serve {source.shell}")
+    shell.append("bslite calibrate" if slower or not trial.passed else f"bslite serve {source.shell}")
     lines = [*python, *shell][:3]
     return [f"{'' if i else 'next':{LABEL}}{line}" for i, line in enumerate(lines)]
 

@@ -4,8 +4,7 @@
 calibrate``). The result lies next to the compiled kernels, one file for each CPU, vector width and number of
 cores, and `detect` takes it into the Machine it describes. `detect` never measures by itself, so the same
 files give the same plans. Results are the same bits whatever the rates: no sum is cut or ordered by them.
-Only that a unit for tiles was measured at all changes bits: from then on layers are computed on it. So does,
-for those who ask for bfloat16, that dot products of it prove faster than multiply-adds, or not.
+But for those who ask for bfloat16, bits depend on whether dot products of it prove faster than multiply-adds.
 """
 
 import functools
@@ -16,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bslite.cache import machines_dir, read_json, write_json
+from bslite.engines.cpu import unit
 from bslite.engines.cpu.description import cpu_model, described
 from bslite.engines.cpu.threads import available_cores, numba_threads
 from bslite.errors import EngineError
 from bslite.machine import LEVELS, Machine, Rates
+from bslite.plan.cpu.split import CYCLES
 
 FORMAT = 1
 #: Times as many products by dot products of bfloat16 as by multiply-adds, from which on they are used.
@@ -87,14 +88,6 @@ def kept() -> Calibration | None:
     return load()
 
 
-def unit_unused() -> bool:
-    """Whether there is a unit for tiles of bfloat16 that was not measured, so that no plan uses it."""
-    from bslite.kernels.cpu.vector.target import has_tiles
-
-    found = kept()
-    return has_tiles() and (found is None or not found.all.tiles)
-
-
 def _parse(data: Mapping[str, Any]) -> Calibration:
     one, all_ = Rates.from_dict(data["one"]), Rates.from_dict(data["all"])
     found = Calibration(
@@ -106,11 +99,12 @@ def _parse(data: Mapping[str, Any]) -> Calibration:
 
 
 def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
-    """The machine with the measured rates for its number of threads; unchanged without a calibration."""
+    """The machine with the measured rates for its number of threads, if there are any, and with its unit for
+    tiles, if that is to be used.
+    """
+    tiles = CYCLES if unit.trusted() else 0.0
     if calibration is None:
-        return machine
-    from bslite.kernels.cpu.vector.target import has_tiles
-
+        return replace(machine, tile_cycles=tiles) if tiles else machine
     rates = at_threads(calibration, machine.threads)
     one = calibration.one
     ports = max(1, round(one.flops / (2 * machine.lanes * one.clock)))
@@ -122,7 +116,7 @@ def calibrated(machine: Machine, calibration: Calibration | None) -> Machine:
         l2_bytes_per_cycle=_rounded(rates.l2_read / cycles),
         l3_bytes_per_cycle=_rounded(rates.l3_read / cycles),
         memory_bytes_per_cycle=_rounded(rates.memory_read / cycles),
-        tile_cycles=_rounded(cycles / rates.tiles) if rates.tiles and has_tiles() else 0.0,
+        tile_cycles=_rounded(cycles / rates.tiles) if rates.tiles and tiles else tiles,
         dot_cycles=float(one.dots >= WORTH * one.flops) if one.dots else machine.dot_cycles,
         measured=rates,
     )
