@@ -12,13 +12,15 @@ import numpy as np
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
+from bslite.frontends.onnx.integers import LEAST
 from bslite.frontends.onnx.ops.layers import affine, gemm, matmul
-from bslite.frontends.onnx.ops.moves import axis_of, permuted
+from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.ops.slices import gather
 from bslite.frontends.onnx.ops.windows import conv
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.tensors import halves
 from bslite.frontends.onnx.values import Operand, fixed
+from bslite.spec import Array
 
 Ints = Sequence[int]
 #: onnxruntime's name of an activation -> the op, and its attributes in the order of ``activation_params``.
@@ -210,7 +212,9 @@ def gather_of_bits(
     s: Site, x: Operand, indices: Operand, scales: Operand, zeros: Operand | None = None, *, bits: int = 4,
     block_size: int = 128, gather_axis: int = 0, quantize_axis: int = 1,
 ) -> Operand:  # fmt: skip
-    """Rows of a table of blocks of integers, as float32. In uint8, integers of 4 bits lie two by two."""
+    """Rows of a table of blocks of integers, as float32. In uint8, integers of 4 bits lie two by two. A large
+    table stays as small as it is, but for scales and zero points.
+    """
     if bits not in (4, 8) or scales.dtype != "float32":
         raise Unsupported(f"of {bits} bits with scales of {scales.dtype}")
     table, scale = s.array(x, "its table"), s.array(scales, "its scales")
@@ -229,12 +233,52 @@ def gather_of_bits(
         zero = given if halves(given) or not packed else _unpacked(given, bits)[..., : scale.shape[-1]]
         if zero.shape != blocks:
             raise SpecError(f"zero points {list(given.shape)} of a table {list(numbers.shape)}")
+    rows = numbers.ndim == 2 and (axis, axis_of(gather_axis, 2)) == (1, 0)
+    if rows and numbers.size >= LEAST and numbers.shape[1] % block_size == 0 == block_size % (32 // bits):
+        return _rows_of_words(s, numbers, scale, zero, bits, indices)
     wide = [
         p.astype(np.float32).repeat(block_size, axis).take(range(numbers.shape[axis]), axis)
         for p in (scale, zero)
     ]
     made = s.const(np.ascontiguousarray((numbers.astype(np.float32) - wide[1]) * wide[0]), "table")
     return gather(s, made, indices, axis=gather_axis)
+
+
+def _rows_of_words(
+    s: Site, numbers: Array, scale: Array, zero: Array, bits: int, indices: Operand
+) -> Operand:
+    """Rows of a matrix of integers, blocks along them, of which 32 bits hold as many as fit."""
+    count, columns = numbers.shape
+    blocks, each = scale.shape[1], 32 // bits
+    least = min(0, int(numbers.min()))
+    words = np.zeros((count, columns // each), np.uint32)
+    for i in range(each):
+        words |= (numbers[:, i::each].astype(np.int32) - least).astype(np.uint32) << np.uint32(bits * i)
+    points = zero.astype(np.float32) - least
+
+    def rows(table: Array, what: str, last: int) -> Any:
+        found = s.inner("gather", s.const(table, what), indices, axis=0)
+        return reshaped(s, found, (*indices.shape, table.shape[1], last), False)
+
+    def digits(x: Any, base: int, count: int) -> Any:
+        """The first digits of real numbers ``[..., 1]`` that are whole and exact."""
+        parts = s.const(np.float32(base) ** -np.arange(count, dtype=np.float32), "parts")
+        each = s.inner("floor", s.inner("mul", x, parts))
+        whole = s.inner("floor", s.inner("mul", each, s.const(np.float32(1 / base), "inverse")))
+        return s.inner("sub", each, s.inner("mul", whole, s.const(np.float32(base), "base")))
+
+    # A quotient rounded down is a shift to the right, also of a word whose first bit is a sign. Of halves of
+    # words real numbers hold all bits.
+    halves_of = s.const(np.array([1, 1 << 16], np.int32), "halves")
+    made = s.inner("floor_div", rows(words.view(np.int32), "table", 1), halves_of)
+    made = s.inner(
+        "cast", s.inner("remainder", made, s.const(np.array(1 << 16, np.int32), "half")), to="float32"
+    )
+    made = digits(reshaped(s, made, (*indices.shape, columns * bits // 16, 1), False), 2**bits, 16 // bits)
+    made = reshaped(s, made, (*indices.shape, blocks, columns // blocks), False)
+    made = s.inner("sub", made, rows(points, "zero", 1))
+    made = s.inner("mul", made, rows(scale, "scale", 1))
+    return reshaped(s, made, (*indices.shape, columns))
 
 
 def _unpacked(array: Any, bits: int) -> Any:
