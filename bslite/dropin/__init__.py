@@ -4,8 +4,8 @@ from bslite.frontends.common.lazy import load_torch
 
 load_torch()  # or an error that says how to install it
 
-from bslite.dropin.bisection import Bisection, bisect  # noqa: E402
-from bslite.dropin.reporting import Report, report  # noqa: E402
+from bslite.dropin.diagnosis.bisection import Bisection, bisect  # noqa: E402
+from bslite.dropin.diagnosis.reporting import Report, report  # noqa: E402
 from bslite.dropin.wrapper import optimize, refresh  # noqa: E402
 
 __all__ = ["Bisection", "Report", "bisect", "optimize", "refresh", "report"]

@@ -1,5 +1,6 @@
 """A trace that holds for the answers that its forward got when it asked for values, see
-`bslite.frontends.torch.asking`. Each call makes sure that they are the same; if they are not, torch runs it.
+`bslite.frontends.torch.tracing.asking`. Each call makes sure that they are the same; if they are not, torch
+runs it.
 """
 
 from collections.abc import Callable, Sequence

@@ -19,16 +19,16 @@ from bslite.dropin.structure import Counter, Returned, Structure
 from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing, strided
-from bslite.frontends.torch.asking import Asking
-from bslite.frontends.torch.autocast import has_autocast, write_casts
+from bslite.frontends.torch.autocast import check_switches, has_autocast, write_casts
 from bslite.frontends.torch.capture import failure, few_questions, functional, summary, trace
 from bslite.frontends.torch.checks import check_module
-from bslite.frontends.torch.faithful import check_faithful
-from bslite.frontends.torch.following import Following, enquires
 from bslite.frontends.torch.graph import Graph, transforms, writes
 from bslite.frontends.torch.memory import memory
-from bslite.frontends.torch.numbers import unsettled
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
+from bslite.frontends.torch.tracing.asking import Asking
+from bslite.frontends.torch.tracing.faithful import check_faithful
+from bslite.frontends.torch.tracing.following import Following, enquires
+from bslite.frontends.torch.tracing.numbers import unsettled
 from bslite.frontends.torch.values import NARROW
 
 ONE = "a batch of one is traced for itself"
@@ -195,10 +195,11 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     check_made(module, program.constants.values(), name)
     if free and unsettled(traced.twin, program):
         return capture(module, arguments, name, replace(terms, free=()))
+    check_switches(program, name)
     if has_autocast(program):
         write_casts(program, name)
         dtypes = traced.dtypes_in_eager_mode(tensors) if terms.dtypes is None else []
-        if dtypes and dtypes != [x.dtype for x in traced.results.leaves]:
+        if dtypes and dtypes != traced.dtypes:
             return capture(module, arguments, name, replace(terms, dtypes=dtypes))
     graph = Graph(program)
     grown = growing.symbols(graph, terms.grows, len(arguments.counters))

@@ -21,7 +21,7 @@ from bslite.dropin.tune import tune
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.capture import summary
 from bslite.frontends.torch.checks import tensors as named_tensors
-from bslite.frontends.torch.following import enquires, sizes_of_values
+from bslite.frontends.torch.tracing.following import enquires, sizes_of_values
 
 Tensor = torch.Tensor
 MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped

@@ -12,8 +12,8 @@ from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.surroundings import Surroundings
 from bslite.errors import UnsupportedError
-from bslite.frontends.torch.asking import Asking, answers_of
-from bslite.frontends.torch.faithful import apart, aside, copied
+from bslite.frontends.torch.tracing.asking import Asking, answers_of
+from bslite.frontends.torch.tracing.faithful import apart, aside, copied
 
 LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
 OUTSIDE = "its forward changes what it reads besides its arguments and attributes"
@@ -60,9 +60,9 @@ class Traced:
             self.results = Returned(
                 made, held.changes(), lambda x: isinstance(x, VARIES), objects, self._notes
             )
-            leaves = self.results.leaves
+            leaves, wanted = list(self.results.leaves), iter(dtypes)
             if dtypes:
-                leaves = [x.to(dtype) for x, dtype in zip(leaves, dtypes, strict=True)]
+                leaves = [x.to(next(wanted)) if isinstance(x, torch.Tensor) else x for x in leaves]
             return (*leaves, *(asking.questions if asking else ()))
 
         # torch.export goes through a GraphModule's graph, not through its forward.
@@ -85,17 +85,22 @@ class Traced:
             raise UnsupportedError(f"model {name!r}: {self._fault or CHANGES}")
         return found
 
+    @property
+    def dtypes(self) -> list[torch.dtype]:
+        """Those of the tensors that the latest run gave."""
+        assert self.results is not None
+        return [x.dtype for x in self.results.leaves if isinstance(x, torch.Tensor)]
+
     def dtypes_in_eager_mode(self, tensors: Sequence[torch.Tensor]) -> list[torch.dtype]:
-        """The dtypes of the results; none if the forward fails. In a trace, what torch composes of other
-        operations (``nn.LSTM``) computes without the casts of autocast within.
+        """The dtypes of the results; none if the forward fails. Torch's encoder takes another way there than
+        in a trace.
         """
         kept, fault = self.results, self._fault
         try:
             with aside(gradients=False) as fast:
                 torch.backends.mha.set_fastpath_enabled(fast)
                 apart(self.twin)(*copied(tensors))
-            assert self.results is not None
-            return [x.dtype for x in self.results.leaves]
+            return self.dtypes
         except Exception:  # whatever it is, the caller's own call says it
             return []
         finally:

@@ -43,8 +43,8 @@ def optimize(
     torch's current stream): of float32, or of bfloat16 or float16, which are float32 between the layers
     that run in bslite. Products of bfloat16 factors may be computed as such at every precision but
     "ieee". The original forward runs, with one warning, in training mode without gradients (if a layer
-    asks for its mode), where gradients are needed in eval mode, under autocast, on several devices, on a
-    device of another kind, and while another tool traces the module. A forward that cannot be traced
+    asks for its mode), where gradients are needed in eval mode, in training under autocast, on several
+    devices, on a device of another kind, and while another tool traces the module. A forward that cannot be traced
     (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
     layers are optimized each for itself. One that asks for truth values or whole numbers runs in bslite
     while they are those of its first call. Operations that bslite has no op for run in torch inside the
@@ -137,14 +137,14 @@ def refresh(module: torch.nn.Module) -> None:
 
 def _explain(module: torch.nn.Module, **options: Any) -> Any:
     """`bslite.explain` of a wrapped module; imported late because a call needs none of it."""
-    from bslite.dropin.explaining import explain_module
+    from bslite.dropin.diagnosis.explaining import explain_module
 
     return explain_module(module, **options)
 
 
 def _verified(module: torch.nn.Module, given: Any) -> Any:
     """For `bslite.verify`; imported late because a call needs none of it."""
-    from bslite.dropin.verifying import verified
+    from bslite.dropin.diagnosis.verifying import verified
 
     return verified(module, given)
 

@@ -53,9 +53,9 @@ def explain(
     time of each piece, NumPy's nodes with the reason, and an `Explanation` of what the engine computes.
 
     For a compiled torch module and one made by `bslite.optimize` the result is a
-    `bslite.dropin.explaining.ModuleExplanation`. It says which parts run in bslite and which in torch, names
-    the parts that stay in torch because they were measured slower in bslite, and explains each other part at
-    the sizes that it was specialised on.
+    `bslite.dropin.diagnosis.explaining.ModuleExplanation`. It says which parts run in bslite and which in
+    torch, names the parts that stay in torch because they were measured slower in bslite, and explains each
+    other part at the sizes that it was specialised on.
 
     Raises InputError and SpecError as `bslite.run` does, EngineError for another backend.
     """

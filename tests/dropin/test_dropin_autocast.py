@@ -258,3 +258,73 @@ def test_a_region_of_another_device_within_is_torchs() -> None:
         pytest.skip("torch knows no such device here")
     with pytest.raises(UnsupportedError, match="xpu"):
         write_casts(program, "other")
+
+
+def test_numbers_among_the_results() -> None:
+    net, x = (
+        Made(lambda m, x: (m.layer(x), x.shape[0], x.size()), layer=nn.LSTM(16, 8)).eval(),
+        torch.randn(4, 3, 16),
+    )
+    fast = wrapped(net)
+    for length in (4, 5, 6):
+        x = torch.randn(length, 3, 16)
+        with torch.no_grad(), torch.autocast("cpu"):
+            got, want = fast(x), net(x)
+        assert got[1:] == want[1:]
+        assert [y.dtype for y in leaves(got[0])] == [y.dtype for y in leaves(want[0])]
+    by_bslite(fast)
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("both", [False, True])
+def test_packed_sequences_behind_a_layer(kind: Any, both: bool) -> None:
+    pack, pad = nn.utils.rnn.pack_padded_sequence, nn.utils.rnn.pad_packed_sequence
+
+    def forward(net: Any, x: Any, lengths: Any) -> Any:
+        packed = pack(net.first(x), lengths, batch_first=True, enforce_sorted=False)
+        return pad(net.cell(packed)[0], batch_first=True)[0]
+
+    net = Made(forward, first=nn.Linear(6, 8), cell=kind(8, 5, batch_first=True, bidirectional=both)).eval()
+    fast = wrapped(net)
+    no_worse(fast, net, torch.randn(3, 7, 6), torch.tensor([7, 2, 4]))
+    by_bslite(fast)
+
+
+class Chosen(nn.Module):
+    """Control flow on what a layer makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(16, 16) for _ in range(3))
+
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda y: self.b(y), lambda y: self.c(y), (self.a(x),))
+
+
+def test_beside_control_flow_it_is_torchs() -> None:
+    net, x = Chosen().eval(), torch.ones(2, 16)
+    fast = wrapped(net, quiet=False, fallback="silent")
+    with torch.no_grad(), torch.autocast("cpu"):
+        assert torch.equal(fast(x), net(x))
+    assert any("control flow" in why for why in bslite.report(fast).calls_in_torch)
+
+
+def test_a_trace_that_torch_does_not_run_is_refused() -> None:
+    """An LSTM's result is of bfloat16 in eager mode alone, and the forward asks for its dtype."""
+
+    def forward(net: Any, x: Any) -> Any:
+        y = net.cell(x)[0]
+        masked = net.layer(x).masked_fill(x > 0, torch.finfo(y.dtype).min)
+        return torch.softmax(masked, -1), y * torch.finfo(y.dtype).eps
+
+    net, x = Made(forward, cell=nn.LSTM(16, 16), layer=nn.Linear(16, 16)).eval(), torch.randn(4, 2, 16)
+    no_worse(wrapped(net, quiet=False, fallback="silent"), net, x)
+
+
+def test_a_description_is_of_the_module_without_autocast() -> None:
+    net, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)).eval(), torch.randn(3, 8)
+    with torch.no_grad(), torch.autocast("cpu"):
+        spec = bslite.from_torch(net, x)
+        assert torch.is_autocast_enabled("cpu")
+    with torch.no_grad():
+        torch.testing.assert_close(torch.from_numpy(bslite.run(spec, x.numpy())), net(x))

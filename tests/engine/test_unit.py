@@ -1,5 +1,6 @@
 """A unit for tiles of bfloat16 is used where there is one, after a trial, unless somebody turns it off."""
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -17,9 +18,9 @@ def there(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A machine with a unit, for all that anybody asks."""
     monkeypatch.setattr(target, "has_tiles", lambda: True)
     monkeypatch.delenv(unit.OFF, raising=False)
-    unit.trusted.cache_clear()
+    unit._error.cache_clear()
     yield
-    unit.trusted.cache_clear()
+    unit._error.cache_clear()
 
 
 def planned(found: calibration.Calibration | None = None) -> Machine:
@@ -55,6 +56,12 @@ def test_not_if_its_products_are_wrong(error: float, monkeypatch: pytest.MonkeyP
     with pytest.warns(RuntimeWarning, match="multiplies with an error of"):
         assert not unit.trusted()
     assert planned().tile_cycles == 0  # told once
+    unit._error.cache_clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(RuntimeWarning):
+            planned()
+    assert planned().tile_cycles == 0
     assert planned(made_up(tiles=1.875e8)).tile_cycles == 0
 
 

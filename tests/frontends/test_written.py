@@ -11,7 +11,7 @@ F = torch.nn.functional
 from bslite.errors import UnsupportedError  # noqa: E402
 from bslite.frontends.torch.capture import functional, trace  # noqa: E402
 from bslite.frontends.torch.graph import writes  # noqa: E402
-from bslite.frontends.torch.quiet import quiet  # noqa: E402
+from bslite.frontends.torch.tracing.quiet import quiet  # noqa: E402
 from bslite.frontends.torch.written import functionalized  # noqa: E402
 
 

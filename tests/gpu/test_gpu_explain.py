@@ -156,7 +156,7 @@ def test_what_cannot_be_asked() -> None:
 
 
 def test_a_module_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bslite.dropin import explaining
+    from bslite.dropin.diagnosis import explaining
 
     model = bslite.optimize(torch.nn.Linear(4, 3).eval(), (torch.ones(2, 4),), tune=False)
     assert bslite.report(model).device == "cpu"

@@ -17,7 +17,7 @@ from bslite import ops, reference
 from bslite.engines.cpu.constants import has_parts, split
 from bslite.engines.cpu.engine import prepare
 from bslite.ops import Case, Kind, Op
-from bslite.plan.cpu import split as split_step
+from bslite.plan.cpu.on_tiles import split as split_step
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 

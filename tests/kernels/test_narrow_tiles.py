@@ -14,7 +14,7 @@ import bslite
 from bslite.engines.cpu.engine import engine_for, prepare
 from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.cpu.tiles import SplitConv
-from bslite.plan.cpu import split as split_step
+from bslite.plan.cpu.on_tiles import split as split_step
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 

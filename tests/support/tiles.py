@@ -9,7 +9,7 @@ import pytest
 from bslite.engines.cpu import engine
 from bslite.machine import Machine
 from bslite.plan import Plan
-from bslite.plan.cpu import split, split_attention
+from bslite.plan.cpu.on_tiles import split, split_attention
 
 CYCLES = 16.0  # of a product of tiles, as AMX takes
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from bslite.dropin.diagnosis.reporting_parts import PartReport, part_report
 from bslite.dropin.reasons import SLOWER, Unsupported, grouped
-from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Runner
 from bslite.dropin.training.trainer import Shapes, Trained
 

@@ -15,16 +15,16 @@ from bslite.dropin.structure import Structure
 from bslite.dropin.traced import Traced, answers
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import strided
-from bslite.frontends.torch.asking import Asking
 from bslite.frontends.torch.autocast import has_autocast
 from bslite.frontends.torch.builders import meets_complex, operation
 from bslite.frontends.torch.capture import failure, trace
 from bslite.frontends.torch.checks import check_tensors
-from bslite.frontends.torch.faithful import check_faithful
-from bslite.frontends.torch.following import enquires
 from bslite.frontends.torch.graph import Graph, draws, is_getitem, transforms
-from bslite.frontends.torch.noticing import noticing
 from bslite.frontends.torch.parts import Survey
+from bslite.frontends.torch.tracing.asking import Asking
+from bslite.frontends.torch.tracing.faithful import check_faithful
+from bslite.frontends.torch.tracing.following import enquires
+from bslite.frontends.torch.tracing.noticing import noticing
 from bslite.frontends.torch.training import CUMULATIVE, rewrite
 from bslite.frontends.torch.values import is_narrow
 from bslite.gradients import gradient, weights_as_inputs

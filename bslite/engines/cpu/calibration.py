@@ -20,7 +20,7 @@ from bslite.engines.cpu.description import cpu_model, described
 from bslite.engines.cpu.threads import available_cores, numba_threads
 from bslite.errors import EngineError
 from bslite.machine import LEVELS, Machine, Rates
-from bslite.plan.cpu.split import CYCLES
+from bslite.plan.cpu.on_tiles.split import CYCLES
 
 FORMAT = 1
 #: Times as many products by dot products of bfloat16 as by multiply-adds, from which on they are used.

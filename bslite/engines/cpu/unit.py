@@ -16,25 +16,30 @@ OFF = "BSLITE_TILES"  # the environment variable that turns the unit off, if it 
 MOST = 1e-6
 
 
-@functools.cache
 def trusted() -> bool:
     """Whether plans may use the unit: there is one, nobody has turned it off, and products of matrices by the
-    microkernel are as exact as they should be. A warning says so if they are not.
+    microkernel are as exact as they should be. The first call says so by a warning if they are not.
     """
-    from bslite.kernels.cpu.vector.target import has_tiles
-
-    if os.environ.get(OFF) == "0" or not has_tiles():
+    first = not _error.cache_info().currsize
+    error = _error()
+    if error is None:
         return False
-    error = trial()
-    if not error <= MOST:
+    if not error <= MOST and first:
         warnings.warn(
             f"this machine's unit for tiles of bfloat16 (AMX) multiplies with an error of {error:.1e}: "
             "bslite does not use it. Please report it",
             RuntimeWarning,
             stacklevel=2,
         )
-        return False
-    return True
+    return error <= MOST
+
+
+@functools.cache
+def _error() -> float | None:
+    """That of the trial; None if there is no unit, or it is turned off."""
+    from bslite.kernels.cpu.vector.target import has_tiles
+
+    return None if os.environ.get(OFF) == "0" or not has_tiles() else trial()
 
 
 def trial() -> float:

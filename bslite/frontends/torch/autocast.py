@@ -14,7 +14,7 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.graph import is_getitem
 from bslite.frontends.torch.modes import inline
 from bslite.frontends.torch.put import put
-from bslite.frontends.torch.quiet import quiet
+from bslite.frontends.torch.tracing.quiet import quiet
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +26,12 @@ def has_autocast(program: "torch.export.ExportedProgram") -> bool:
     """Whether the graph of a trace has such a region, beside those within others."""
     region = load_torch().ops.higher_order.wrap_with_autocast
     return any(node.target is region for node in program.graph.nodes)
+
+
+def check_switches(program: "torch.export.ExportedProgram", name: str) -> None:
+    """Raise UnsupportedError where a trace switches autocast and has no region of it: beside control flow."""
+    if any("_enter_autocast" in str(node.target) for node in program.graph.nodes):
+        raise UnsupportedError(f"model {name!r}: autocast beside control flow (cond, while_loop, scan)")
 
 
 @contextmanager
@@ -95,7 +101,8 @@ def _cast(graph: Any, node: "Node", low: Any) -> None:
     floats = [n for n in node.all_input_nodes if _floats(n)]
     if node.op != "call_function" or is_getitem(node) or not floats:
         return
-    casts = _observed(node, floats, low)
+    packed = str(node.target).startswith("bslite.recurrent")
+    casts = dict.fromkeys(floats, low) if packed else _observed(node, floats, low)
     if not casts:
         return
     to, made = torch.ops.aten.to.dtype, _result(node, casts)

@@ -16,17 +16,17 @@ from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.autocast import autocast_unseen
 from bslite.frontends.torch.checks import check_example, check_module, check_read
 from bslite.frontends.torch.decompose import table
-from bslite.frontends.torch.eager import transformers
-from bslite.frontends.torch.following import Following, enquires, followed
 from bslite.frontends.torch.graph import Graph, is_same, join_memory, unseen_view
 from bslite.frontends.torch.noise import keep_order
-from bslite.frontends.torch.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
-from bslite.frontends.torch.quiet import quiet
 from bslite.frontends.torch.selected import choose
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
 from bslite.frontends.torch.strided import in_order
+from bslite.frontends.torch.tracing.eager import transformers
+from bslite.frontends.torch.tracing.following import Following, enquires, followed
+from bslite.frontends.torch.tracing.numbers import has_numbers, numbers_known, sizes_alone, unsettled
+from bslite.frontends.torch.tracing.quiet import quiet
 from bslite.frontends.torch.values import dims
 from bslite.frontends.torch.written import functionalized, with_views
 
@@ -225,6 +225,7 @@ def trace(
         _one_at_a_time,
         quiet(),
         torch.set_grad_enabled(gradients),
+        torch.autocast("cpu", enabled=False),
         autocast_unseen(),
         packing(module),
         transformers(module, fast),

@@ -9,9 +9,9 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch import fixing
 from bslite.frontends.torch.capture import Captured, Example, capture, failure, functional, repeat_batch
 from bslite.frontends.torch.export import Walk
-from bslite.frontends.torch.faithful import check_faithful
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.model import TorchModel
+from bslite.frontends.torch.tracing.faithful import check_faithful
 from bslite.frontends.torch.values import concrete
 from bslite.spec import ModelSpec
 

@@ -12,11 +12,11 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
+from bslite.plan.cpu.on_tiles.split_attention import Size, of_heads, on_tiles, split_record, statistics
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.rounded import ROUND, cells
 from bslite.plan.cpu.sharing import item_count
-from bslite.plan.cpu.split_attention import Size, of_heads, on_tiles, split_record, statistics
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, line_tiling, max_rows, sweep
 from bslite.plan.shared.attention import OUTER, Matrices, copied, lower, scale_of

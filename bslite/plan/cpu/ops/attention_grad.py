@@ -8,10 +8,10 @@ from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
+from bslite.plan.cpu.on_tiles.split_attention import Size, of_heads, statistics
 from bslite.plan.cpu.ops.attention import LONGEST, heads_of, panels_of, places_of, row_mask
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.ops.reduce import add_parts
-from bslite.plan.cpu.split_attention import Size, of_heads, statistics
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import line_tiling, max_rows
 from bslite.plan.shared.attention import Matrices, lower

@@ -12,13 +12,13 @@ from bslite.plan.core.views import View
 from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
+from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
+from bslite.plan.cpu.on_tiles.split import Sum, split_conv, stored
+from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_input import by_rows, goes_across, image_of, read_for
 from bslite.plan.cpu.ops.depthwise import depthwise
 from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
-from bslite.plan.cpu.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
-from bslite.plan.cpu.split import Sum, split_conv, stored
-from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 

@@ -8,10 +8,10 @@ from bslite.passes import Layer
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params, volume
 from bslite.plan.cpu.halos import is_column
+from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.ops.depthwise import in_registers
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
-from bslite.plan.cpu.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import across_rows
 from bslite.plan.shared.conv import Filters

@@ -1,20 +1,14 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
-import functools
-from collections.abc import Mapping
-
 from bslite.kernels.contracts.cpu.sweep import Narrow
-from bslite.ops import Kind, Shape
+from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import shapes_of_params
 from bslite.plan.cpu.contraction import contraction, merge_lines
-from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
-from bslite.plan.cpu.pixels import Near, Pixels, Places, in_lines
-from bslite.plan.cpu.reduction import reduction_of_rows
-from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
-from bslite.plan.cpu.split import (
+from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
+from bslite.plan.cpu.on_tiles.split import (
     LARGE,
     PIXEL,
     Sum,
@@ -25,10 +19,13 @@ from bslite.plan.cpu.split import (
     stored,
     sweep_of,
 )
-from bslite.plan.cpu.split_weights import computed
+from bslite.plan.cpu.on_tiles.split_weights import computed
+from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
+from bslite.plan.cpu.reduction import reduction_of_rows
+from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.unpacked import multiplied_unpacked
-from bslite.spec import ModelSpec, Node
+from bslite.spec import Node
 
 
 @CPU.register("linear", "linear_given")
@@ -88,20 +85,16 @@ def _direct(b: CpuBuilder, layer: Layer, rows: View, outputs: int) -> View | Non
 
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
     """Whether an image of a batch is one row of a layer, whose weights are read for it alone, and have more
-    bytes in parts than as they lie: behind the convolutions of a network, in a model of rows if memory holds
-    the weights, or where a language model that memory holds makes one token.
+    bytes in parts than as they lie: behind the convolutions of a network, or in a model of rows if memory
+    holds the weights.
 
     No size of a batch is looked at, because an image must have the same bits in any: only which layers lie
-    between, each of which keeps rows apart, or how many rows a batch of one has.
+    between, each of which keeps rows apart.
     """
     name, key = layer.node.inputs[0], layer.node.params.get("weight")
     lies = b.tuning.in_memory(key, weight_bytes // 4) if key else Narrow.NO
     more = 2 * sweep_of(b, key).b_parts > lies.bytes
-    if not b.machine.tile_cycles or not more or recurs(b.spec):
-        return False
-    if sum(p.nbytes for p in b.spec.params.values()) >= LARGE and _rows_of_one(b, name) == 1:
-        return True
-    if len(b.shapes[name]) != 2:
+    if not b.machine.tile_cycles or not more or len(b.shapes[name]) != 2 or recurs(b.spec):
         return False
     made_by = {node.name: node for node in b.spec.nodes}
     while len(b.shapes[name]) == 2 and name in made_by:
@@ -111,26 +104,6 @@ def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:
         name = node.inputs[0]
     rank = len(b.shapes[name])
     return rank >= 4 or (rank == 2 and weight_bytes >= LARGE)
-
-
-def _rows_of_one(b: CpuBuilder, name: str) -> int:
-    """The rows of a value in a batch of one: those that there are, where the batch is not free."""
-    given = tuple(b.shapes[port.name] for port in b.spec.inputs)
-    return size_of(_of_one(b.spec, given)[name][:-1])
-
-
-@functools.lru_cache(16)
-def _of_one(spec: ModelSpec, given: tuple[Shape, ...]) -> Mapping[str, Shape]:
-    """The shapes of values where the free size that the first input begins with is one."""
-    batch = spec.inputs[0].shape[0] if spec.inputs[0].shape else 1
-    if isinstance(batch, int):
-        return spec.infer_shapes(given)
-    return spec.infer_shapes(
-        [
-            tuple(1 if own == batch else size for own, size in zip(port.shape, shape, strict=True))
-            for port, shape in zip(spec.inputs, given, strict=True)
-        ]
-    )
 
 
 def _keeps_rows(node: Node, rank: int) -> bool:

@@ -10,12 +10,12 @@ from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, turned
 from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
+from bslite.plan.cpu.on_tiles.split import PIXEL, Packed, Sum, Weights, on_tiles, split_conv
+from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_weight import summed_over_rows
 from bslite.plan.cpu.packing import Matrices, pack
-from bslite.plan.cpu.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.reduction import reduction_of_rows
-from bslite.plan.cpu.split import PIXEL, Packed, Sum, Weights, on_tiles, split_conv
-from bslite.plan.cpu.split_weights import computed
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import LineTiling
 from bslite.plan.cpu.unpacked import multiplied_unpacked

@@ -2,7 +2,7 @@
 
 An export follows operations. It forgets hooks on tensors and on what is saved (checkpoints); it takes
 numbers of Python's generators for constants. A ``torch.autograd.Function`` of plain arguments is kept as one
-operation (`bslite.frontends.torch.opaque`).
+operation (`bslite.frontends.torch.tracing.opaque`).
 """
 
 import random
@@ -14,7 +14,7 @@ from functools import partial, wraps
 from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.opaque import called
+from bslite.frontends.torch.tracing.opaque import called
 
 #: Functions that torch makes for operators with a registered backward pass, which graphs hold as such.
 GENERATED = "GeneratedBackwardFor_"

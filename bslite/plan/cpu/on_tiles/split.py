@@ -31,8 +31,8 @@ from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import NONE, Window
 from bslite.plan.cpu.epilogue import epilogue
+from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places
 from bslite.plan.cpu.outside import inexact_flag
-from bslite.plan.cpu.pixels import Near, Pixels, Places
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import choose_items, line_tiling

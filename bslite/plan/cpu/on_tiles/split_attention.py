@@ -9,10 +9,10 @@ from bslite.kernels.contracts.cpu.tiles import COLS, HEAD, LINE, PARTS, ROWS, TE
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
+from bslite.plan.cpu.on_tiles.split import PANEL, SPLIT, usual
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.sharing import item_count
-from bslite.plan.cpu.split import PANEL, SPLIT, usual
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import line_tiling
 

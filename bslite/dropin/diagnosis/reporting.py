@@ -7,9 +7,9 @@ from typing import Any
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
+from bslite.dropin.diagnosis.reporting_parts import PartReport, part_report
 from bslite.dropin.kinds import Kind
 from bslite.dropin.reasons import Unsupported, grouped
-from bslite.dropin.reporting_parts import PartReport, part_report
 from bslite.dropin.runner import Runner, runner_of
 from bslite.dropin.training.report import TrainingReport, training_reports
 from bslite.engines.cpu.threads import decided

@@ -5,7 +5,7 @@ from typing import Any
 
 from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
-from bslite.dropin.reporting import Report, report_of
+from bslite.dropin.diagnosis.reporting import Report, report_of
 from bslite.dropin.runner import runner_of
 from bslite.dropin.training.trainer import Trained
 from bslite.errors import InputError

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.faithful import apart, aside, copied
+from bslite.frontends.torch.tracing.faithful import apart, aside, copied
 
 if TYPE_CHECKING:
     import torch

@@ -12,8 +12,8 @@ import torch
 from bslite import verification
 from bslite.dropin.blueprint import draw
 from bslite.dropin.capture import capture
+from bslite.dropin.diagnosis.reproducer import Suspect, narrowed, smallest, write
 from bslite.dropin.model import NARROW, widened
-from bslite.dropin.reproducer import Suspect, narrowed, smallest, write
 from bslite.dropin.structure import Structure
 from bslite.dropin.tune import run_graph
 from bslite.dropin.wrapper import original_of

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.eager import transformers
 from bslite.frontends.torch.graph import Graph, writes
 from bslite.frontends.torch.memory import memory
-from bslite.frontends.torch.noticing import generators
+from bslite.frontends.torch.tracing.eager import transformers
+from bslite.frontends.torch.tracing.noticing import generators
 from bslite.frontends.torch.values import is_narrow
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def _departure(
         for n in graph.nodes
     ):
         return ""
-    torch, far, refused = load_torch(), 0.0, None
+    torch, far, refused, eager = load_torch(), 0.0, None, None
     try:
         with aside(gradients) as fast:
             whole, own = program.module(check_guards=False), apart(module)
@@ -75,10 +75,12 @@ def _departure(
                 return "other dtypes"
             narrow = any(is_narrow(x) for x in eager)
             far = max((_distance(a, b) for a, b in zip(traced, eager, strict=True)), default=0.0)
-    except Exception:  # whatever it is, the caller's own call says it
-        if refused is not None and any(is_narrow(n.meta.get("val")) for n in graph.nodes):
+    except Exception as e:  # whatever it is, the caller's own call says it
+        if not any(is_narrow(n.meta.get("val")) for n in graph.nodes):
+            return ""
+        if refused is not None:
             raise refused from None  # a trace mixes dtypes that torch does not
-        return ""
+        return "" if eager is None else f"torch refuses it ({str(e).splitlines()[0]})"
     return f"a relative distance of {far:.1e}" if far > (MOST_NARROW if narrow else MOST) else ""
 
 
@@ -93,7 +95,7 @@ def aside(gradients: bool) -> Iterator[bool]:
     torch.backends.mha.set_fastpath_enabled(False)
     try:
         mode, drawn = torch.set_grad_enabled(gradients), torch.random.fork_rng(devices=[])
-        with warnings.catch_warnings(), mode, drawn:
+        with warnings.catch_warnings(), mode, drawn, torch.autocast("cpu", enabled=False):
             warnings.simplefilter("ignore")  # the module's own, which the export repeats
             yield fast
     finally:

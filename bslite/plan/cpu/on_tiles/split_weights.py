@@ -3,9 +3,9 @@
 from bslite.kernels.contracts.cpu.tiles import TERMS, TILE, SplitPanels
 from bslite.passes import Layer
 from bslite.plan.core.views import View
+from bslite.plan.cpu.on_tiles.split import PANEL, SPLIT, Packed, Weights
 from bslite.plan.cpu.outside import inexact_flag, once
 from bslite.plan.cpu.packing import Matrices, packed_matrices
-from bslite.plan.cpu.split import PANEL, SPLIT, Packed, Weights
 from bslite.plan.cpu.step import CpuBuilder, step
 
 

@@ -1,0 +1,1 @@
+"""What stands around `torch.export` while it traces a module, and whether the trace is of the module."""
