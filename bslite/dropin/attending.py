@@ -1,7 +1,8 @@
 """Attention that stays in torch, because its keys grow from call to call, as torch computes it fastest.
 
 Heads that share keys and values read them where they are, not copies; and few rows in 16 bits are computed in
-float32, for which torch's kernel takes a seventh of the time over 3,000 keys (decision 053).
+float32, for which torch's kernel takes a seventh of the time over 3,000 keys (decision 053). Keys that
+autocast would round for them are read as they are.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ aten = torch.ops.aten
 TO, END = aten.to.dtype, 2**63 - 1
 ATTENTION = aten.scaled_dot_product_attention.default
 #: Operations that copies of keys and values are made by.
-COPIES = (aten.reshape.default, aten.expand.default, aten.slice.Tensor, aten.unsqueeze.default)
+COPIES = (aten.reshape.default, aten.expand.default, aten.slice.Tensor, aten.unsqueeze.default, TO)
 FEW = 8  # rows
 
 
@@ -28,23 +29,33 @@ def copied(graph: torch.fx.Graph, node: Node, new: Mapping[Node, Node]) -> Node:
     q, k, v, *more = node.args
     if node.kwargs.get("dropout_p", more[1] if len(more) > 1 else 0) or _value(node).device.type != "cpu":
         return made
+    rows = dims(_value(q))[-2]
+    few = is_narrow(_value(q)) and isinstance(rows, int) and rows <= FEW
+    if few:
+        q, k, v = (_uncast(x, new) for x in (q, k, v))
+        made.args = (new[q], new[k], new[v], *made.args[3:])
     keys, values = _source(k), _source(v)
     if keys in new and values in new and _shared(q, keys, values):
         made.args = (made.args[0], new[keys], new[values], *made.args[3:])
         made.kwargs = {**made.kwargs, "enable_gqa": True}
-    rows = dims(_value(q))[-2]
-    if not is_narrow(_value(q)) or not isinstance(rows, int) or rows > FEW:
+    if not few:
         return made
     with graph.inserting_before(made):
         made.args = tuple(
             graph.call_function(TO, (x, torch.float32)) if is_narrow(_value(old)) else x
-            for x, old in zip(made.args, node.args, strict=True)
+            for x, old in zip(made.args, (q, k, v, *more), strict=True)
         )
     return graph.call_function(TO, (made, _value(node).dtype))
 
 
 def _value(node: Any) -> Any:
     return node.meta["val"] if isinstance(node, Node) else None
+
+
+def _uncast(x: Any, new: Mapping[Node, Node]) -> Any:
+    """What ``x`` is the float32 number of, if it is there and that is all; else ``x``."""
+    source = x.args[0] if x.target is TO else None
+    return source if source in new and _value(source).dtype == torch.float32 else x
 
 
 def _source(repeated: Any) -> Any:

@@ -44,8 +44,8 @@ def optimize(
     that run in bslite. Products of bfloat16 factors may be computed as such at every precision but
     "ieee". The original forward runs, with one warning, in training mode without gradients (if a layer
     asks for its mode), where gradients are needed in eval mode, in training under autocast, on several
-    devices, on a device of another kind, and while another tool traces the module. A forward that cannot be traced
-    (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
+    devices, on a device of another kind, and while another tool traces the module. A forward that cannot be
+    traced (sizes depend on values, or a call reads what one before has noted) runs as it is, and its large
     layers are optimized each for itself. One that asks for truth values or whole numbers runs in bslite
     while they are those of its first call. Operations that bslite has no op for run in torch inside the
     same graph; ``fallback`` says whether a warning lists them (``"warn"``), nothing is said
