@@ -182,3 +182,10 @@ def external_path(location: str, folder: Path, what: str) -> Path:
     if not regular:
         raise FileError(f"{what}: its external data {location!r:.200} is not there")
     return path
+
+
+def unpacked(array: Array, bits: int) -> Array:
+    """Numbers of 4 or 8 bits along the last axis, of 4 bits two to a byte, the lower half first."""
+    if bits == 8:
+        return array
+    return np.stack([array & 15, array >> 4], -1).reshape(*array.shape[:-1], -1)

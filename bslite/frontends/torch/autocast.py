@@ -19,6 +19,7 @@ from bslite.frontends.torch.tracing.quiet import quiet
 if TYPE_CHECKING:
     import torch
     from torch.fx import Node
+
 UNKNOWN = 2  # what stands for a size that values decide
 
 

@@ -18,7 +18,7 @@ from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.ops.slices import gather
 from bslite.frontends.onnx.ops.windows import conv
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.tensors import halves
+from bslite.frontends.onnx.tensors import halves, unpacked
 from bslite.frontends.onnx.values import Operand, fixed
 from bslite.spec import Array
 
@@ -202,7 +202,7 @@ def matmul_of_bits(
     }
     if zeros is not None:
         given = s.array(zeros, "its zero points").reshape(N, -1)
-        numbers = given if given.dtype.kind == "f" else _unpacked(given, bits)
+        numbers = given if given.dtype.kind == "f" else unpacked(given, bits)
         params["zero"] = s.const(np.ascontiguousarray(numbers[:, :blocks], np.float32), "zero")
     return s.emit("block_linear", a, params=params, bits=bits)
 
@@ -219,7 +219,7 @@ def gather_of_bits(
         raise Unsupported(f"of {bits} bits with scales of {scales.dtype}")
     table, scale = s.array(x, "its table"), s.array(scales, "its scales")
     packed = x.dtype == "uint8" and not halves(table)
-    numbers = _unpacked(table, bits) if packed else table
+    numbers = unpacked(table, bits) if packed else table
     axis = axis_of(quantize_axis, numbers.ndim)
     blocks = (*numbers.shape[:axis], -(-numbers.shape[axis] // block_size), *numbers.shape[axis + 1 :])
     if scale.shape != blocks:
@@ -230,7 +230,7 @@ def gather_of_bits(
         zero = np.full(scale.shape, 2.0 ** (bits - 1) if packed else 0.0, np.float32)
     else:
         given = s.array(zeros, "its zero points")
-        zero = given if halves(given) or not packed else _unpacked(given, bits)[..., : scale.shape[-1]]
+        zero = given if halves(given) or not packed else unpacked(given, bits)[..., : scale.shape[-1]]
         if zero.shape != blocks:
             raise SpecError(f"zero points {list(given.shape)} of a table {list(numbers.shape)}")
     rows = numbers.ndim == 2 and (axis, axis_of(gather_axis, 2)) == (1, 0)
@@ -279,10 +279,3 @@ def _rows_of_words(
     made = s.inner("sub", made, rows(points, "zero", 1))
     made = s.inner("mul", made, rows(scale, "scale", 1))
     return reshaped(s, made, (*indices.shape, columns))
-
-
-def _unpacked(array: Any, bits: int) -> Any:
-    """Numbers of 4 or 8 bits along the last axis, the lower half of a byte first."""
-    if bits == 8:
-        return array
-    return np.stack([array & 15, array >> 4], -1).reshape(*array.shape[:-1], -1)
