@@ -1,7 +1,7 @@
 """A network small enough to test the commands with, and no time spent on what they take long over."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,17 @@ import pytest
 
 from benchmarks import roofline
 from bslite.cli import timing
+from bslite.engines.cpu import unit
 
 LIMITS = roofline.Roofline(1, {"numpy": 1e11}, 2e10, 1e10, 2e11)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_unit() -> Iterator[None]:
+    """Plans are the same on machines with a unit for tiles and without: tests of tiles ask for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(unit.OFF, "0")
+        yield
 
 
 @pytest.fixture
