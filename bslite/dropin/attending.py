@@ -53,7 +53,7 @@ def _value(node: Any) -> Any:
 
 
 def _uncast(x: Any, new: Mapping[Node, Node]) -> Any:
-    """What ``x`` is the float32 number of, if it is there and that is all; else ``x``."""
+    """The float32 value that ``x`` rounds to 16 bits, if it is that and the value is there; else ``x``."""
     source = x.args[0] if x.target is TO else None
     return source if source in new and _value(source).dtype == torch.float32 else x
 

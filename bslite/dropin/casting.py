@@ -18,33 +18,24 @@ def around() -> Dtype:
     return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
 
 
-@contextmanager
-def aside(dtype: Dtype) -> Iterator[None]:
-    """Switch the CPU's autocast off and note its ``dtype``; with None there is nothing to do."""
-    if dtype is None:
-        yield
-        return
-    token = _noted.set(dtype)
-    torch.set_autocast_enabled("cpu", False)
-    try:
-        yield
-    finally:
-        torch.set_autocast_enabled("cpu", True)
-        _noted.reset(token)
+def aside(dtype: Dtype) -> AbstractContextManager[None]:
+    """A context in which the CPU's autocast is off, its ``dtype`` noted; with None there is nothing to do."""
+    return nullcontext() if dtype is None else _switched(False, dtype)
+
+
+def again() -> AbstractContextManager[None]:
+    """A context in which what is set aside is on, as it was."""
+    return nullcontext() if noted() is None else _switched(True, None)
 
 
 @contextmanager
-def again() -> Iterator[None]:
-    """Switch on what is set aside, as it was."""
-    if noted() is None:
-        yield
-        return
-    token = _noted.set(None)
-    torch.set_autocast_enabled("cpu", True)
+def _switched(on: bool, note: Dtype) -> Iterator[None]:
+    token = _noted.set(note)
+    torch.set_autocast_enabled("cpu", on)
     try:
         yield
     finally:
-        torch.set_autocast_enabled("cpu", False)
+        torch.set_autocast_enabled("cpu", not on)
         _noted.reset(token)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from dropin.test_dropin_narrow import NARROW, leaves, specs
+from dropin.test_dropin_narrow import NARROW, leaves, of_doubles, specs
 from support.dropin_models import F, Net, agree, by_bslite, images, nn, said, torch, wrapped
 from support.torch_modules import CASES, Case, Fn, Made
 
@@ -24,13 +24,7 @@ def no_worse(module: Any, original: Any, *args: Any, dtype: Any = torch.bfloat16
         got = module(*copy.deepcopy(args))
         assert torch.is_autocast_enabled("cpu")
         assert torch.get_autocast_dtype("cpu") is dtype
-    with torch.no_grad():
-        try:
-            exact = copy.deepcopy(original).double()(
-                *(x.double() if x.is_floating_point() else x for x in args)
-            )
-        except RuntimeError:  # it has a dtype by name, or torch no such function of doubles
-            exact = want
+    exact = of_doubles(original, args, want)
     for ours, theirs, true in zip(leaves(got), leaves(want), leaves(exact), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         finite = torch.isfinite(true) & torch.isfinite(theirs)

@@ -28,17 +28,22 @@ def leaves(made: Any) -> list[Any]:
     return list(torch.utils._pytree.tree_leaves(made))
 
 
+def of_doubles(module: Any, args: Any, otherwise: Any) -> Any:
+    """What a module computes in doubles; ``otherwise``: where it cannot."""
+    try:
+        with torch.no_grad():
+            return copy.deepcopy(module).double()(*(x.double() if x.is_floating_point() else x for x in args))
+    except RuntimeError:  # it has a dtype by name, or torch no such function of doubles
+        return otherwise
+
+
 def no_worse(module: Any, original: Any, *args: Any, factor: float = 1.5) -> Any:
     """The module's results are at most ``factor`` times as far from those of doubles as the original's, whose
     dtypes they have; returns them.
     """
     with torch.no_grad():
         got, want = module(*args), original(*args)
-        try:
-            wide = [x.double() if x.is_floating_point() else x for x in args]
-            exact = copy.deepcopy(original).double()(*wide)
-        except RuntimeError:  # it has a dtype by name, or torch no such function of doubles
-            exact = want
+    exact = of_doubles(original, args, want)
     for ours, theirs, true in zip(leaves(got), leaves(want), leaves(exact), strict=True):
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         finite = torch.isfinite(true) & torch.isfinite(theirs)

@@ -80,7 +80,7 @@ def _departure(
             return ""
         if refused is not None:
             raise refused from None  # a trace mixes dtypes that torch does not
-        return "" if eager is None else f"torch refuses it ({str(e).splitlines()[0]})"
+        return "" if eager is None else f"torch refuses it ({(str(e).splitlines() or [type(e).__name__])[0]})"
     return f"a relative distance of {far:.1e}" if far > (MOST_NARROW if narrow else MOST) else ""
 
 
