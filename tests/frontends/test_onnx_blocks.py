@@ -148,3 +148,32 @@ def test_an_input_that_is_not_of_k_features_is_an_error() -> None:
     how: Any = {"domain": "com.microsoft", "K": K - 1, "N": N, "bits": 4, "block_size": 16}
     with pytest.raises(SpecError, match=f"its K is {K - 1}"):
         read([helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], **how)], inits)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_rows_of_a_large_table(bits: int) -> None:
+    """In words of 32 bits, whose first bit is a sign, for any number of rows."""
+    drawn, rows, columns, block = np.random.default_rng(0), 1100, 256, 32
+    numbers = drawn.integers(0, 2**bits, (rows, columns))
+    numbers[7] = 2**bits - 1
+    scale = drawn.uniform(0.01, 0.1, (rows, columns // block)).astype(np.float32)
+    zero = drawn.integers(0, 2**bits, scale.shape)
+    stored = {
+        name: np.uint8(a if bits == 8 else a[:, ::2] | a[:, 1::2] << 4)
+        for name, a in (("table", numbers), ("zero", zero))
+    }
+    inits = [numpy_helper.from_array(a, name) for name, a in {**stored, "scale": scale}.items()]
+    how = {"bits": bits, "block_size": block, "quantize_axis": 1, "domain": "com.microsoft"}
+    node = helper.make_node("GatherBlockQuantized", ["table", "x", "scale", "zero"], ["y"], **how)
+    ends = [
+        helper.make_tensor_value_info("x", TensorProto.INT64, ["n", "t"]),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "t", columns]),
+    ]
+    sets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    made = helper.make_model(helper.make_graph([node], "g", ends[:1], ends[1:], inits), opset_imports=sets)
+    whole = (numbers - zero.repeat(block, 1)).astype(np.float32) * scale.repeat(block, 1)
+    model = bslite.compile(made)
+    for x in ([[0, 7, 1099], [500, -1, 3]], [[7]]):
+        np.testing.assert_array_equal(model(np.array(x))[0], whole[x])
+    assert bslite.verify(model, np.array(x)).passed
+    assert model.memory["weights"] < 0.6 * whole.nbytes
