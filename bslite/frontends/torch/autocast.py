@@ -32,7 +32,8 @@ def has_autocast(program: "torch.export.ExportedProgram") -> bool:
 def check_switches(program: "torch.export.ExportedProgram", name: str) -> None:
     """Raise UnsupportedError where a trace switches autocast and has no region of it: beside control flow."""
     if any("_enter_autocast" in str(node.target) for node in program.graph.nodes):
-        raise UnsupportedError(f"model {name!r}: autocast beside control flow (cond, while_loop, scan)")
+        what = "control flow (cond, while_loop, scan), beside which its trace does not show autocast"
+        raise UnsupportedError(f"model {name!r}: its forward has {what}")
 
 
 @contextmanager
