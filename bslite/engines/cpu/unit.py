@@ -8,7 +8,7 @@ import warnings
 import numpy as np
 
 from bslite.engines.cpu.constants import split
-from bslite.kernels.contracts.cpu.tiles import BLOCK, COLS, HEAD, LINE, PAIR, PARTS, ROWS, SUMS, TERMS, TILE
+from bslite.kernels.contracts.cpu.tiles import BLOCK, COLS, LINE, PAIR, PARTS, ROWS, SUMS, TERMS, TILE
 from bslite.spec import Array
 
 OFF = "BSLITE_TILES"  # the environment variable that turns the unit off, if it is "0"
@@ -44,7 +44,7 @@ def _error() -> float | None:
 
 def trial() -> float:
     """The relative error of ``A[32, 32] @ (B0[32, 32] + B1[32, 32])`` by six products, against float64."""
-    from bslite.kernels.cpu.tiles.peak import BYTES, PRODUCTS, STEPS, tile_peak
+    from bslite.kernels.cpu.tiles.peak import A_AT, BYTES, PRODUCTS, STEPS, tile_peak
     from bslite.kernels.cpu.tiles.sweep import tile_sweep
 
     drawn = np.random.default_rng(0)
@@ -53,9 +53,8 @@ def trial() -> float:
     memory = np.zeros(BYTES + LINE, np.uint8)
     memory = memory[-memory.ctypes.data % LINE :][:BYTES]
     parts = PARTS[PRODUCTS]
-    at = HEAD + 8 * STEPS
-    behind = at + 2 * ROWS * parts * LINE
-    memory[at:behind].view(np.uint16).reshape(2 * ROWS, parts, TERMS)[:] = np.stack([*split(a)], 1)
+    behind = A_AT + 2 * ROWS * parts * LINE
+    memory[A_AT:behind].view(np.uint16).reshape(2 * ROWS, parts, TERMS)[:] = np.stack([*split(a)], 1)
     tiles = memory[behind : behind + STEPS * parts * 2 * TILE].view(np.uint16)
     tiles.reshape(STEPS, parts, 2, PAIR, COLS, 2)[:] = np.stack([_pairs(part) for part in split(b)], 1)
     call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(tile_peak.address)

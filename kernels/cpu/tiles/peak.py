@@ -6,15 +6,16 @@ from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
 
 STEPS = 2  # blocks of terms: 6 KB of A, 12 KB of B
+A_AT = HEAD + LINE  # behind the offsets; rows of tiles that lie across two lines take twice the time
 PRODUCTS = 6
 PER_BLOCK = 4 * PRODUCTS * STEPS  # products of tiles of one block
-BYTES = HEAD + 8 * STEPS + (32 * 3 * LINE) + STEPS * 6 * 1024  # of memory, zeros but for the data
+BYTES = A_AT + (32 * 3 * LINE) + STEPS * 6 * 1024  # of memory on a line, zeros but for the data
 
 
 def _peak(sweep, memory, repeats):
     """``repeats`` blocks by the microkernel at address ``sweep``; ``memory`` has `BYTES` bytes."""
     offsets = memory + HEAD
-    a = offsets + 8 * STEPS
+    a = memory + A_AT
     b = a + 32 * 3 * LINE
     configure(memory + CONFIG)
     for _ in range(repeats):
