@@ -73,7 +73,7 @@ def _scores(s, scratch, q, rows, count):
         for r in range(0, rows, 2 * ROWS):
             which = 2 * (rows - r > ROWS) + (count - c > COLS)
             call_tile_sweep(sweep, which, scratch + UNIT, a + r * pixel, pixel, offsets, steps, b,
-                            scores + r * s_row + 4 * c, s_row, 0, 0)  # fmt: skip
+                            scores + r * s_row + 4 * c, s_row, 0)  # fmt: skip
         b += steps * parts * 2 * TILE
 
 
@@ -95,7 +95,7 @@ def _values(s, scratch, rows, count, y, resume):
             high = min(2 * ROWS, rows - r)
             which = 2 * (high > ROWS) + (here > COLS)
             call_tile_sweep(sweep, which, scratch + UNIT, a + r * pixel, pixel, offsets, steps, b, sums,
-                            ROW, 0, 0)  # fmt: skip
+                            ROW, 0)  # fmt: skip
             for row in range(high):
                 line = y + (r + row) * y_row + 4 * c
                 for lane in range(0, here, LANES):

@@ -210,12 +210,12 @@ def split_conv(step, bases, item, scratch):
             ahead, fetched = b + s.ahead, 0
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
-                which = 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
+                quarters = min(s.quarters, 4 - fetched)
+                which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + s.sums + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
-                quarters = min(s.quarters, 4 - fetched)
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
-                                offsets + 8 * done, count, b, sums, ROW, ahead, quarters)  # fmt: skip
+                                offsets + 8 * done, count, b, sums, ROW, ahead)  # fmt: skip
                 ahead += count * step_bytes * quarters // 4
                 fetched += quarters
                 if done + count < end:

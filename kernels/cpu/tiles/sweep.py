@@ -20,7 +20,7 @@ from bslite.kernels.cpu.vector.simd import I64
 
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
-call_tile_sweep = caller(11)
+call_tile_sweep = caller(10)
 
 
 class Operands(NamedTuple):
@@ -35,12 +35,18 @@ class Operands(NamedTuple):
     sums: Any  # 32 rows of 32 float32
     sums_row: Any
     ahead: Any  # where a later B begins, of which each block of terms fetches into L2
-    quarters: Any  # so many quarters of the bytes of its own B
 
 
-def emit_block(builder: Any, rows: int, cols: int, resume: bool, how: TileSweep, op: Operands) -> None:
+#: Quarters of the bytes of its own B that a block of terms may fetch.
+QUARTERS = (0, 1, 2, 4)
+
+
+def emit_block(
+    builder: Any, rows: int, cols: int, resume: bool, quarters: int, how: TileSweep, op: Operands
+) -> None:
     """Emits ``rows`` by ``cols`` (1 or 2 each) tiles of sums over ``steps`` blocks of 32 terms; ``resume``:
-    they are added to the sums that are there.
+    they are added to the sums that are there. Each block of terms fetches ``quarters`` quarters of a later
+    one, a few lines behind each product: many at a time would hold up the tiles that are loaded meanwhile.
     """
     tiles = [(i, j) for i in range(rows) for j in range(cols)]
     sums = {
@@ -56,19 +62,15 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, how: TileSweep,
             unit.zero_ir(builder, op.unit, 2 * i + j)
     below = builder.mul(op.a_row, const(ROWS))
     b_bytes = how.b_parts * 2 * TILE
-    quarter = b_bytes // 4
-
-    def fetch(_: Any, carried: list[Any]) -> list[Any]:
-        (ahead,) = carried
-        for place in range(0, quarter, LINE):
-            simd.prefetch_ir(builder, builder.add(ahead, const(place)), level=2)
-        return [builder.add(ahead, const(quarter))]
+    lines = quarters * b_bytes // 4 // LINE
+    products = len(how.pairs) * len(tiles)
 
     def step(k: Any, carried: list[Any]) -> list[Any]:
         b, ahead = carried
         cell = builder.add(op.offsets, builder.shl(k, const(3)))
         a = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
         last_p = last_q = None
+        done = 0
         for p, q in how.pairs:
             if p != last_p:
                 part = builder.add(a, const(LINE * p))
@@ -82,7 +84,10 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, how: TileSweep,
             last_p, last_q = p, q
             for i, j in tiles:
                 unit.product_ir(builder, op.unit, 2 * i + j, OF_A + i, OF_B + j)
-        return [builder.add(b, const(b_bytes)), *loop(builder, op.quarters, [ahead], fetch)]
+                for line in range(lines * done // products, lines * (done + 1) // products):
+                    simd.prefetch_ir(builder, builder.add(ahead, const(LINE * line)), level=2)
+                done += 1
+        return [builder.add(b, const(b_bytes)), builder.add(ahead, const(LINE * lines))]
 
     loop(builder, op.steps, [op.b, op.ahead], step)
     for i, j in tiles:
@@ -92,24 +97,26 @@ def emit_block(builder: Any, rows: int, cols: int, resume: bool, how: TileSweep,
 @makes(TileSweep)
 @functools.cache
 def tile_sweep(products: int, b_parts: int) -> Kernel:
-    """A kernel of one block; ``which`` is 0 to 7: a second tile of columns counts 1, one of rows 2, and
-    sums that go on 4.
+    """A kernel of one block; ``which``: a second tile of columns counts 1, one of rows 2, sums that go on 4,
+    and each quarter of B that is fetched 8.
     """
 
     def emit(builder: Any, which: Any, *args: Any) -> None:
         op, how = Operands(*args), TileSweep(products, b_parts)
-        sizes = list(itertools.product((False, True), (1, 2), (1, 2)))
-        one_of(
-            builder, which,
-            {
-                n: functools.partial(emit_block, builder, rows, cols, resume, how, op)
-                for n, (resume, rows, cols) in enumerate(sizes)
-            },
-        )  # fmt: skip
+        fetched = QUARTERS if unit.has_tiles() else QUARTERS[:1]
+        which = which if unit.has_tiles() else builder.and_(which, const(7))
+        sizes = itertools.product(fetched, (False, True), (1, 2), (1, 2))
+        bodies = {
+            8 * quarters + 4 * resume + 2 * (rows - 1) + cols - 1: functools.partial(
+                emit_block, builder, rows, cols, resume, quarters, how, op
+            )
+            for quarters, resume, rows, cols in sizes
+        }
+        one_of(builder, which, bodies)
 
-    block = simd.primitive(types.void, *[types.int64] * 11)(emit)
+    block = simd.primitive(types.void, *[types.int64] * 10)(emit)
 
-    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, quarters):
-        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, quarters)
+    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead):
+        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead)
 
-    return Kernel(sweep, f"tile_sweep_{products}_{b_parts}", 11)
+    return Kernel(sweep, f"tile_sweep_{products}_{b_parts}", 10)
