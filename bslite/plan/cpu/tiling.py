@@ -193,9 +193,9 @@ def choose_items(
     """
     t = machine.threads
     best, cost = Items(lines, 1, panels, 1, False), math.inf
-    for bands in _parts(lines):
+    for bands in parts_worth_trying(lines):
         band_lines = -(-lines // bands)
-        for blocks in _parts(panels):
+        for blocks in parts_worth_trying(panels):
             block_panels = -(-panels // blocks)
             items = images * bands * blocks
             if items > 4096:
@@ -230,7 +230,7 @@ def choose_items(
 SIZES = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64)
 
 
-def _parts(n: int) -> list[int]:
+def parts_worth_trying(n: int) -> list[int]:
     """Numbers of equal parts worth trying, each distinct part size once: all, or where there are many, those
     of up to 32 parts and those of small parts.
     """

@@ -6,6 +6,7 @@ that the outputs of all lines form one line, of which tiles take 32 at a time.
 """
 
 import numpy as np
+from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import (
@@ -33,7 +34,9 @@ from bslite.kernels.cpu.tiles.unit import configure, release
 from bslite.kernels.cpu.vector.bfloat16 import larger, not_finite
 from bslite.kernels.cpu.vector.bfloat16 import rounded as cells_of
 from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax, vmin
+from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.ir import const
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, i64, primitive, splat, vmax, vmin
 
 F = reader(SplitConv)
 f = np.float32
@@ -96,13 +99,77 @@ def _add(sums, chunk, rows):
         store(sums + place, load(sums + place) + load(chunk + place))
 
 
+@primitive(types.void, i64, i64)
+def _touch(builder, to, other):
+    """Brings the two lines of memory at ``to`` near, to be written, and those at ``other``."""
+    for place in (0, LINE):
+        simd.prefetch_ir(builder, builder.add(to, const(place)), write=True)
+        simd.prefetch_ir(builder, builder.add(other, const(place)))
+
+
+@primitive(types.void, i64)
+def _touch_one(builder, to):
+    for place in (0, LINE):
+        simd.prefetch_ir(builder, builder.add(to, const(place)), write=True)
+
+
+@register_jitable
+def _fetch_places(s, rows, line, col, pitch, pixels, y, r):
+    """Brings near what the results of ``rows`` outputs are stored to, and what is added to them, while their
+    products are summed.
+    """
+    y_line, y_col, r_line, r_col, has_residual = s.y_line, s.y_col, s.residual_line, s.residual_col, s.has_residual
+    row = 0
+    while row < rows:
+        width = min(rows - row, pixels - col)
+        if width > 0:
+            to, other = y + line * y_line + col * y_col, r + line * r_line + col * r_col
+            if has_residual:
+                for _ in range(width):
+                    _touch(to, other)
+                    to += y_col
+                    other += r_col
+            else:
+                for _ in range(width):
+                    _touch_one(to)
+                    to += y_col
+        else:
+            width = min(rows - row, pitch - col)
+        row += width
+        col += width
+        if col == pitch:
+            line, col = line + 1, 0
+
+
 @register_jitable
 def _finish(s, sums, count, channels, c, c_col, r, bias, low, high):
-    """Stores the results of ``count`` outputs, of ``channels`` channels of a panel."""
+    """Stores the results of ``count`` outputs, of ``channels`` channels of a panel: of two registers at a
+    time, whole lines of memory, or of what remains.
+    """
     has_residual, r_col = s.has_residual, s.residual_col
-    for lane in range(0, channels, LANES):
+    lane = 0
+    while lane < channels:
         left, added = channels - lane, load(bias + 4 * lane)
         x, to, other = sums + 4 * lane, c + 4 * lane, r + 4 * lane
+        if left >= 2 * LANES:
+            more = load(bias + 4 * lane + BYTES)
+            if has_residual:
+                for _ in range(count):
+                    first = load(x) + added + load(other)
+                    second = load(x + BYTES) + more + load(other + BYTES)
+                    store(to, vmin(high, vmax(low, first)))
+                    store(to + BYTES, vmin(high, vmax(low, second)))
+                    x += ROW
+                    to += c_col
+                    other += r_col
+            else:
+                for _ in range(count):
+                    store(to, vmin(high, vmax(low, load(x) + added)))
+                    store(to + BYTES, vmin(high, vmax(low, load(x + BYTES) + more)))
+                    x += ROW
+                    to += c_col
+            lane += 2 * LANES
+            continue
         if has_residual:
             for _ in range(count):
                 value = load(x) + added + load_some(other, left)
@@ -115,6 +182,7 @@ def _finish(s, sums, count, channels, c, c_col, r, bias, low, high):
                 store_some(to, vmin(high, vmax(low, load(x) + added)), left)
                 x += ROW
                 to += c_col
+        lane += LANES
 
 
 @register_jitable
@@ -214,6 +282,8 @@ def split_conv(step, bases, item, scratch):
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + s.sums + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
+                if done + count == steps and not has_cells:
+                    _fetch_places(s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes)
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
                                 offsets + 8 * done, count, b, sums, ROW, ahead)  # fmt: skip
                 ahead += count * step_bytes * quarters // 4

@@ -31,11 +31,12 @@ from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import NONE, Window
 from bslite.plan.cpu.epilogue import epilogue
+from bslite.plan.cpu.on_tiles.items import Band, tile_items
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.step import CpuBuilder, step
-from bslite.plan.cpu.tiling import choose_items, line_tiling
+from bslite.plan.cpu.tiling import line_tiling
 from bslite.spec import ModelSpec
 
 CYCLES = 16.0  # of a product of tiles, by which layers are chosen: what was measured may differ by a little
@@ -161,12 +162,17 @@ def split_conv(
     wide = (size.pixels - 1) * col_step + reach_cols
     panels = -(-mine // PANEL)
     group_bytes = panels * of.steps * b_parts * 2 * TILE
-    read = deep.taps * ((size.lines - 1) * row_step + reach_rows)
-    items = choose_items(
-        machine, size.images * size.planes, size.lines, panels * of.groups,
-        multiplied(machine, size, of, mine, sweep), read * wide * of.groups * of.blocks * parts * LINE,
-        group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
-        0.0 if direct else split_of(machine, size, of),
+    items = tile_items(
+        machine,
+        Band(
+            size.images * size.planes, size.lines, size.pixels, -(-wide // col_step), panels * of.groups,
+            4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
+            0.0 if direct else split_of(machine, size, of) / (size.images * size.planes * size.lines),
+            4 * deep.taps * row_step * wide * of.groups * of.depth,
+            deep.taps * row_step * wide * of.groups * of.blocks * parts * LINE,
+            group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
+            machine.l3_bytes_per_cycle,
+        ),
     )  # fmt: skip
     lie = _where_they_are(b, of, size, x, near) if direct else _in_scratch(of, parts, items.band_lines, wide)
     fewer = b_parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once

@@ -1,0 +1,82 @@
+"""The cut of a layer on tiles into items: tiles are whole, every item splits its own band, weights come last.
+
+The price of a cut is that of `choose_items`, with what tiles add: a band of lines takes whole tiles of 16
+outputs, and each block of panels splits the band again.
+"""
+
+import functools
+import math
+from typing import NamedTuple
+
+from bslite.kernels.contracts.cpu.tiles import ROWS
+from bslite.machine import Machine
+from bslite.plan.cpu.tiling import UNEVEN, Items, parts_worth_trying
+
+ITEM = 1000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
+HALF = 0.6  # of the time of two rows of tiles, that one takes: it loads as much of B
+STAYS = 0.4  # of L2: what stays there while other things pass
+
+
+class Band(NamedTuple):
+    """A layer as tiles see it. ``images`` x ``lines`` of ``pixels``, which lie ``pitch`` apart in a band, by
+    ``panels``. Cycles: of ``block`` of two by two tiles over the whole sum, to ``store`` a pixel's results of
+    a panel, to ``split`` what a line reads. Bytes: ``read`` by a line, ``kept`` of it in parts, ``weights``
+    of all panels, ``made`` of an image.
+    """
+
+    images: int
+    lines: int
+    pixels: int
+    pitch: int
+    panels: int
+    block: float
+    store: float
+    split: float
+    read: int
+    kept: int
+    weights: int
+    made: int
+    beyond: float  # bytes a cycle from where weights are
+
+
+@functools.lru_cache(4096)
+def tile_items(machine: Machine, of: Band) -> Items:
+    """The cut into items with the least predicted time."""
+    best, cost = Items(of.lines, 1, of.panels, 1, False), math.inf
+    for bands in parts_worth_trying(of.lines):
+        for blocks in parts_worth_trying(of.panels):
+            if of.images * bands * blocks > 4096:
+                continue
+            for outer in (False, True):
+                price = _price(machine, of, bands, blocks, outer)
+                if price < cost * 0.999:
+                    lines, panels = -(-of.lines // bands), -(-of.panels // blocks)
+                    best, cost = Items(lines, bands, panels, blocks, outer), price
+    return best
+
+
+def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> float:
+    """Cycles of the slowest thread."""
+    t, l2 = machine.threads, STAYS * machine.l2
+    lines, panels = -(-of.lines // bands), -(-of.panels // blocks)
+    rows = (lines - 1) * of.pitch + of.pixels
+    tiles, rest = divmod(rows, 2 * ROWS)
+    high = tiles + (0.0 if not rest else HALF if rest <= ROWS else 1.0)
+    item = panels * (high * of.block + lines * of.pixels * of.store) + lines * of.split
+    items = of.images * bands * blocks
+    compute = -(-items // t) * (item + ITEM) + (UNEVEN * item if t > 1 else 0.0)
+    band_bytes, block_bytes, all_bands = lines * of.kept, of.weights / blocks, of.images * bands
+    if not outer and of.weights < l2:
+        weights = t * of.weights
+    elif outer and block_bytes < l2:
+        weights = min(t, all_bands) * of.weights
+    else:
+        weights = all_bands * of.weights
+    # Parts that L2 does not keep come again for each panel; pixels are read by each block of panels.
+    again = 0 if band_bytes < 1.5 * l2 else of.images * bands * (of.panels - 1) * band_bytes
+    local = 1.0 if not outer and all_bands >= t else 1.0 / t
+    reads = (blocks if outer else min(t, blocks)) - local
+    image = of.images * of.lines * of.read * reads
+    astray = 0.0 if all_bands >= t else of.images * of.made * (1.0 - 1.0 / t)
+    traffic = weights / of.beyond + (image + again + astray) / machine.l3_bytes_per_cycle
+    return compute + traffic / t
