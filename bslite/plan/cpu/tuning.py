@@ -27,9 +27,7 @@ class Fetching:
 
     ahead: bool = True  # those that L2 does not keep are fetched before they are read
     distance: int = 48 << 10  # bytes ahead, where a single block of outputs reads them
-    on_the_way: int = (
-        24 << 10
-    )  # bytes of parts that are made at a time, of weights that are split as they come
+    on_the_way: int = 192 << 10  # bytes of parts that are made at a time, of weights split as they come
 
 
 @dataclass(frozen=True)

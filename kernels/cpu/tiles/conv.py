@@ -271,11 +271,12 @@ def split_conv(step, bases, item, scratch):
             end = min(steps, begin + s.chunk)
             count = min(s.part, end - done)
             b = panel_weights + done * step_bytes
+            ahead = b + s.ahead
             if split_at:
-                b = scratch + split_at
+                b, ahead = scratch + split_at, panel_weights + (done + count) * TERMS * 8 * COLS
                 _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
             line, col = 0, 0
-            ahead, fetched = b + s.ahead, 0
+            fetched = 0
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
                 quarters = min(s.quarters, 4 - fetched)

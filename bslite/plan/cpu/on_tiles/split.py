@@ -39,13 +39,16 @@ from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import line_tiling
 from bslite.spec import ModelSpec
 
-CYCLES = 16.0  # of a product of tiles, by which layers are chosen: what was measured may differ by a little
-SPLIT = {6: 0.5, 3: 0.4, 1: 0.2}  # products -> cycles to split a number into the parts that they take
-STORED = 2.0  # cycles of a register of results behind its sums
+#: Of a product of tiles, with the tiles that it loads from L2, as a Xeon takes them (16 alone). Layers are
+#: chosen by it, whatever was measured.
+CYCLES = 22.0
+SPLIT = {6: 0.6, 3: 0.45, 1: 0.2}  # products -> cycles to split a number into the parts that they take
+STORED = 5.0  # cycles of a register of results behind its sums
+WORTH = 0.9  # of the cycles of multiply-adds: what a layer on tiles must take less than
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
-ONCE = 2 * ROWS  # outputs that read weights once
+ONCE = 4 * ROWS  # outputs of which weights are so many that they are split as they come
 LARGE = 32 << 20  # bytes of weights that caches do not keep from one call to the next
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
@@ -176,7 +179,7 @@ def split_conv(
     )  # fmt: skip
     lie = _where_they_are(b, of, size, x, near) if direct else _in_scratch(of, parts, items.band_lines, wide)
     fewer = b_parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
-    on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l3 / 4
+    on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l2 / 4
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
     passes, scratch = _passes(b, of, b_parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
     weights_image, more = 0, list[View]()
@@ -270,7 +273,8 @@ def _passes(
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
     if on_the_way:
         part = max(1, min(part, how.on_the_way // step_bytes))
-        return Passes(part, 0, 0, at, chunk_sums, end), end + part * step_bytes
+        quarters = (2 if blocks == 1 else 1) if how.ahead else 0
+        return Passes(part, 0, quarters, at, chunk_sums, end), end + part * step_bytes
     far = how.ahead and weight_bytes >= b.machine.l2 / 4
     ahead = how.distance if blocks == 1 else part * step_bytes
     return Passes(part, ahead, -(-4 // blocks) if far else 0, at, chunk_sums, 0), end
@@ -345,4 +349,4 @@ def is_faster(
     split = split_of(machine, size, of)
     if sweep.b_parts == PARTS[sweep.products]:
         split += SPLIT[sweep.products] * of.groups * terms * channels
-    return multiplied(machine, size, of, channels, sweep) + split < added
+    return multiplied(machine, size, of, channels, sweep) + split < WORTH * added

@@ -9,7 +9,7 @@ from bslite.kernels.contracts.cpu.tiles import COLS, HEAD, LINE, PARTS, ROWS, TE
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.cpu.on_tiles.split import PANEL, SPLIT, usual
+from bslite.plan.cpu.on_tiles.split import PANEL, SPLIT, STORED, WORTH, usual
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.sharing import item_count
@@ -53,10 +53,12 @@ def is_faster(machine: Machine, size: Size) -> bool:
     added = scores * depth + line_tiling(machine, rows, features).cycles * keys
     tiles = -(-keys // COLS) * -(-depth // TERMS) + -(-features // COLS) * -(-keys // TERMS)
     split = rows * (depth + keys) + keys * (depth + features)
+    stored = rows * (-(-keys // machine.lanes) + -(-features // machine.lanes))
     return (
         -(-rows // ROWS) * tiles * machine.tile_products * machine.tile_cycles
         + SPLIT[machine.tile_products] * split
-        < added
+        + STORED * stored
+        < WORTH * added
     )
 
 
