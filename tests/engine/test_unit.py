@@ -10,6 +10,7 @@ from bslite.engines.cpu import calibration, unit
 from bslite.engines.cpu.description import described
 from bslite.kernels.cpu.vector import target
 from bslite.machine import Machine
+from bslite.plan.cpu.on_tiles.split import CYCLES
 from bslite.spec import Array
 
 
@@ -45,9 +46,9 @@ def test_the_trial_knows_a_wrong_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plans_use_it() -> None:
-    assert planned().tile_cycles == 16
-    assert planned(made_up()).tile_cycles == 16  # measured before it was there
-    assert planned(made_up(tiles=1.875e8)).tile_cycles not in (0, 16)
+    assert planned().tile_cycles == CYCLES
+    assert planned(made_up()).tile_cycles == CYCLES  # measured before it was there
+    assert planned(made_up(tiles=1.875e8)).tile_cycles not in (0, CYCLES)
 
 
 @pytest.mark.parametrize("error", [1e-5, 1.0, float("nan"), float("inf")])

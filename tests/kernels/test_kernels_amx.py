@@ -21,6 +21,7 @@ import collections, re
 from bslite.kernels.cpu import STEP_KERNELS
 from bslite.kernels.cpu.tiles import unit
 unit.has_tiles = lambda: True  # no system permits what a processor lacks
+from bslite.kernels.contracts.cpu.tiles import TileSweep
 from bslite.kernels.cpu.tiles.sweep import tile_sweep
 
 def blocks(kernel):
@@ -29,8 +30,11 @@ def blocks(kernel):
         yield collections.Counter(re.findall(r"^\\s+(\\w+)", block, re.M))
 
 for products, b_parts in ((6, 3), (3, 2), (1, 1), (6, 2), (6, 1)):
-    most = max(blocks(tile_sweep(products, b_parts)), key=lambda ops: ops["tdpbf16ps"])
-    print(most["tdpbf16ps"], most["tileloadd"], most["tilestored"])
+    of_four = 4 * len(TileSweep(products, b_parts).pairs)
+    found = [ops for ops in blocks(tile_sweep(products, b_parts)) if ops["tdpbf16ps"] >= of_four]
+    most = max(found, key=lambda ops: ops["tdpbf16ps"] / ops["tileloadd"])  # two by two tiles
+    rounds = most["tdpbf16ps"] // of_four  # of an unrolled loop
+    print(most["tdpbf16ps"] / rounds, most["tileloadd"] / rounds, most["tilestored"])
 whole = sum(blocks(STEP_KERNELS["split_conv"]), collections.Counter())
 print(whole["ldtilecfg"], whole["tilerelease"])
 """
@@ -39,7 +43,7 @@ print(whole["ldtilecfg"], whole["tilerelease"])
 def test_two_by_two_tiles_take_14_loads_for_24_products(tmp_path: object) -> None:
     """Nothing is stored and loaded again between products, and neighbours share a part."""
     made = printed(CODE, **CPU, BSLITE_CACHE_DIR=str(tmp_path))
-    assert made.splitlines() == ["24 14 0", "12 8 0", "4 4 0", "20 12 0", "12 8 0", "1 1"]
+    assert made.splitlines() == ["24.0 14.0 0", "12.0 8.0 0", "4.0 4.0 0", "20.0 12.0 0", "12.0 8.0 0", "1 1"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux") or not shutil.which("cc"), reason="no C compiler")

@@ -98,6 +98,10 @@ class SplitConv(OnTiles, kernel="split_conv"):
     memory. The flag is raised by numbers whose parts are not exact: NaN, infinities, magnitudes not below
     3.396e38 and, of several parts, below 2**-100.
 
+    With ``by_chunks`` (windows of one pixel, one group) the pixels are split chunk by chunk, because whole
+    ones would not stay in L2: all panels of an item pass a chunk before the next is split. ``offsets`` are
+    those of a chunk, and the sums of a panel lie ``panel_sums`` bytes behind those of the one before.
+
     With ``direct``, x is cells of bfloat16 with all zeros around it, and tiles read it where it lies: nothing
     is split, ``offsets`` are from the window of the first output on, and ``pitch`` pixels make a line.
     """
@@ -147,10 +151,12 @@ class SplitConv(OnTiles, kernel="split_conv"):
     b_parts: int
     steps: int
     chunk: int
+    by_chunks: int
     part: int
     ahead: int
     quarters: int
     sums: int
+    panel_sums: int
     chunk_sums: int
     start: int
     row_step: int

@@ -31,11 +31,11 @@ from bslite.kernels.cpu.tiles.pack import split_block
 from bslite.kernels.cpu.tiles.split import any_bit, split_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
+from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.bfloat16 import larger, not_finite
 from bslite.kernels.cpu.vector.bfloat16 import rounded as cells_of
-from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
-from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.ir import const
+from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, i64, primitive, splat, vmax, vmin
 
 F = reader(SplitConv)
@@ -49,10 +49,10 @@ def _zeros(address, size):
 
 
 @register_jitable
-def _split_band(s, x, plane_number, first_line, lines, band):
-    """Splits the rows that ``lines`` lines read; those outside the image become zeros."""
+def _split_band(s, x, plane_number, first_line, lines, depth, band):
+    """Splits ``depth`` channels of the rows that ``lines`` lines read; rows outside the image are zeros."""
     row_phases, col_phases, pitch, pixel, plane = s.row_phases, s.col_phases, s.pitch, s.pixel, s.plane
-    groups, depth, parts, cols = s.groups, s.depth, s.parts, s.cols
+    groups, parts, cols = s.groups, s.parts, s.cols
     x_row, x_col = s.x_row, s.x_col
     above = s.start + first_line * s.row_step
     x += first_line * s.x_line
@@ -118,7 +118,13 @@ def _fetch_places(s, rows, line, col, pitch, pixels, y, r):
     """Brings near what the results of ``rows`` outputs are stored to, and what is added to them, while their
     products are summed.
     """
-    y_line, y_col, r_line, r_col, has_residual = s.y_line, s.y_col, s.residual_line, s.residual_col, s.has_residual
+    y_line, y_col, r_line, r_col, has_residual = (
+        s.y_line,
+        s.y_col,
+        s.residual_line,
+        s.residual_col,
+        s.has_residual,
+    )
     row = 0
     while row < rows:
         width = min(rows - row, pixels - col)
@@ -239,7 +245,8 @@ def split_conv(step, bases, item, scratch):
         band = x + first_line * s.x_line
     else:
         band = scratch + HEAD
-        _split_band(s, x, plane, first_line, lines, band)
+        if not s.by_chunks:
+            _split_band(s, x, plane, first_line, lines, s.depth, band)
 
     y = s.y + number * s.y_image + plane * s.y_plane + first_line * s.y_line
     cells = s.cells + number * s.cells_image + plane * s.cells_plane + first_line * s.cells_line
@@ -258,17 +265,28 @@ def split_conv(step, bases, item, scratch):
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
     outputs = (lines - 1) * pitch + pixels - short
+    chunk, by_chunks, panel_sums = s.chunk, s.by_chunks, s.panel_sums
     configure(scratch + CONFIG)
-    for panel in range(first_panel, last_panel):
+    for turn in range((last_panel - first_panel) * ((steps + chunk - 1) // chunk if by_chunks else 1)):
+        begin, panel = 0, first_panel + turn
+        stop = steps
+        if by_chunks:
+            panel = first_panel + turn % (last_panel - first_panel)
+            begin = turn // (last_panel - first_panel) * chunk
+            stop = min(steps, begin + chunk)
+            if panel == first_panel:
+                terms = min(chunk * TERMS, depth - begin * TERMS)
+                _split_band(s, x + 4 * TERMS * begin, plane, first_line, lines, terms, band)
         group, nth = panel // group_panels, panel % group_panels
         panel_weights = weights + group * s.group_weight_bytes + nth * panel_bytes
         here = min(2 * COLS, channels - nth * 2 * COLS)
         channel_bytes = 4 * (group * channels + nth * 2 * COLS)
         bias = biases + 4 * (group * padded + nth * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
-        begin = done = 0
-        while done < steps:
-            end = min(steps, begin + s.chunk)
+        done, there = begin, begin if by_chunks else 0
+        sums_of_panel = s.sums + (panel - first_panel) * panel_sums
+        while done < stop:
+            end = min(steps, begin + chunk)
             count = min(s.part, end - done)
             b = panel_weights + done * step_bytes
             ahead = b + s.ahead
@@ -281,12 +299,14 @@ def split_conv(step, bases, item, scratch):
                 rows = min(2 * ROWS, outputs - first)
                 quarters = min(s.quarters, 4 - fetched)
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
-                whole = scratch + s.sums + (first * ROW if s.part < steps else 0)
+                whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
                 if done + count == steps and not has_cells:
-                    _fetch_places(s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes)
+                    _fetch_places(
+                        s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes
+                    )
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
-                                offsets + 8 * done, count, b, sums, ROW, ahead)  # fmt: skip
+                                offsets + 8 * (done - there), count, b, sums, ROW, ahead)  # fmt: skip
                 ahead += count * step_bytes * quarters // 4
                 fetched += quarters
                 if done + count < end:
@@ -315,6 +335,8 @@ def split_conv(step, bases, item, scratch):
             done += count
             if done == end:
                 begin = end
+        if stop < steps:
+            continue
         if activation:
             for line in range(lines):
                 count = pixels - short if line == lines - 1 else pixels

@@ -20,8 +20,8 @@ STAYS = 0.4  # of L2: what stays there while other things pass
 class Band(NamedTuple):
     """A layer as tiles see it. ``images`` x ``lines`` of ``pixels``, which lie ``pitch`` apart in a band, by
     ``panels``. Cycles: of ``block`` of two by two tiles over the whole sum, to ``store`` a pixel's results of
-    a panel, to ``split`` what a line reads. Bytes: ``read`` by a line, ``kept`` of it in parts, ``weights``
-    of all panels, ``made`` of an image.
+    a panel, to ``split`` what a line reads. Bytes: ``read`` by a line, ``kept`` of it in parts, ``sums`` of
+    it that are kept for each panel, ``weights`` of all panels, ``made`` of an image.
     """
 
     images: int
@@ -34,6 +34,7 @@ class Band(NamedTuple):
     split: float
     read: int
     kept: int
+    sums: int
     weights: int
     made: int
     beyond: float  # bytes a cycle from where weights are
@@ -65,7 +66,11 @@ def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> 
     item = panels * (high * of.block + lines * of.pixels * of.store) + lines * of.split
     items = of.images * bands * blocks
     compute = -(-items // t) * (item + ITEM) + (UNEVEN * item if t > 1 else 0.0)
-    band_bytes, block_bytes, all_bands = lines * of.kept, of.weights / blocks, of.images * bands
+    band_bytes, block_bytes, all_bands = (
+        lines * (of.kept + panels * of.sums),
+        of.weights / blocks,
+        of.images * bands,
+    )
     if not outer and of.weights < l2:
         weights = t * of.weights
     elif outer and block_bytes < l2:
@@ -73,7 +78,7 @@ def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> 
     else:
         weights = all_bands * of.weights
     # Parts that L2 does not keep come again for each panel; pixels are read by each block of panels.
-    again = 0 if band_bytes < 1.5 * l2 else of.images * bands * (of.panels - 1) * band_bytes
+    again = 0 if band_bytes < 1.5 * l2 else of.images * bands * (of.panels - 1) * lines * of.kept
     local = 1.0 if not outer and all_bands >= t else 1.0 / t
     reads = (blocks if outer else min(t, blocks)) - local
     image = of.images * of.lines * of.read * reads

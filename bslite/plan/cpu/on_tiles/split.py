@@ -18,6 +18,7 @@ from bslite.kernels.contracts.cpu.tiles import (
     HEAD,
     LINE,
     PARTS,
+    ROW,
     ROWS,
     TERMS,
     TILE,
@@ -103,6 +104,7 @@ class Passes(NamedTuple):
     ahead: int
     quarters: int
     sums: int
+    panel_sums: int
     chunk_sums: int
     split_at: int
 
@@ -165,6 +167,8 @@ def split_conv(
     wide = (size.pixels - 1) * col_step + reach_cols
     panels = -(-mine // PANEL)
     group_bytes = panels * of.steps * b_parts * 2 * TILE
+    by_chunks = not direct and of.window.taps == of.groups == 1 < ONCE < size.made and of.steps > CHUNK_STEPS
+    near_blocks = CHUNK_STEPS if by_chunks else of.blocks  # whose parts are there at a time
     items = tile_items(
         machine,
         Band(
@@ -172,16 +176,26 @@ def split_conv(
             4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
             0.0 if direct else split_of(machine, size, of) / (size.images * size.planes * size.lines),
             4 * deep.taps * row_step * wide * of.groups * of.depth,
-            deep.taps * row_step * wide * of.groups * of.blocks * parts * LINE,
+            deep.taps * row_step * wide * of.groups * near_blocks * parts * LINE,
+            size.pixels * ROW if by_chunks else 0,
             group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
             machine.l3_bytes_per_cycle,
         ),
     )  # fmt: skip
-    lie = _where_they_are(b, of, size, x, near) if direct else _in_scratch(of, parts, items.band_lines, wide)
+    if direct:
+        lie = _where_they_are(b, of, size, x, near)
+    else:
+        lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
     fewer = b_parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
     on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l2 / 4
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
     passes, scratch = _passes(b, of, b_parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
+    if by_chunks:
+        panel_bytes, sums_bytes = of.steps * b_parts * 2 * TILE, BLOCK * blocks
+        passes = passes._replace(
+            ahead=panel_bytes, panel_sums=sums_bytes, chunk_sums=lie.end + sums_bytes * items.block_panels
+        )
+        scratch = passes.chunk_sums + sums_bytes
     weights_image, more = 0, list[View]()
     if on_the_way and weights.whole is not None:
         at_weights = weights.whole()
@@ -207,7 +221,8 @@ def split_conv(
         pixels=size.pixels, short=size.short, **items._asdict(), panels=panels * of.groups,
         group_panels=panels, group_channels=mine, group_weight_bytes=group_bytes,
         weights_image=4 * weights_image, groups=of.groups, depth=of.depth, blocks_of_terms=of.blocks,
-        parts=parts, b_parts=b_parts, steps=of.steps, chunk=CHUNK_STEPS, **passes._asdict(),
+        parts=parts, b_parts=b_parts, steps=of.steps, chunk=CHUNK_STEPS, by_chunks=int(by_chunks),
+        **passes._asdict(),
         start=rows.start if clipped and not by_planes else 0, row_step=row_step,
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
@@ -221,11 +236,13 @@ def split_conv(
     return True
 
 
-def _in_scratch(of: Sum, parts: int, band_lines: int, wide: int) -> Parts:
-    """Parts that are made of the pixels of so many lines, each of which reads ``wide`` pixels."""
+def _in_scratch(of: Sum, blocks: int, parts: int, band_lines: int, wide: int) -> Parts:
+    """Parts of so many ``blocks`` of terms that are made of the pixels of so many lines, each of which reads
+    ``wide`` pixels.
+    """
     (deep, rows, cols), (row_step, col_step), (reach_rows, reach_cols) = of.window, of.phases, of.reach
     pitch = -(-wide // col_step)
-    pixel = of.groups * of.blocks * parts * LINE
+    pixel = of.groups * blocks * parts * LINE
     pixel += LINE * (pixel % (4 * LINE) == 0)  # rows of a tile must not all meet in a few sets of L1
     plane = -(-((band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
     slab = row_step * col_step * plane
@@ -237,7 +254,7 @@ def _in_scratch(of: Sum, parts: int, band_lines: int, wide: int) -> Parts:
             range(deep.taps), range(0, reach_rows, rows.dilation), range(0, reach_cols, cols.dilation)
         )
     ]
-    offsets = [place + block * parts * LINE for place in places for block in range(of.blocks)]
+    offsets = [place + block * parts * LINE for place in places for block in range(blocks)]
     # A tile may begin at the last output and take 32.
     return Parts(pitch, pixel, plane, slab, offsets, HEAD + deep.taps * slab + 2 * ROWS * pixel)
 
@@ -274,10 +291,10 @@ def _passes(
     if on_the_way:
         part = max(1, min(part, how.on_the_way // step_bytes))
         quarters = (2 if blocks == 1 else 1) if how.ahead else 0
-        return Passes(part, 0, quarters, at, chunk_sums, end), end + part * step_bytes
+        return Passes(part, 0, quarters, at, 0, chunk_sums, end), end + part * step_bytes
     far = how.ahead and weight_bytes >= b.machine.l2 / 4
     ahead = how.distance if blocks == 1 else part * step_bytes
-    return Passes(part, ahead, -(-4 // blocks) if far else 0, at, chunk_sums, 0), end
+    return Passes(part, ahead, -(-4 // blocks) if far else 0, at, 0, chunk_sums, 0), end
 
 
 @functools.lru_cache(4096)
