@@ -187,7 +187,7 @@ def split_conv(
     else:
         lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
     fewer = b_parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
-    on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > machine.l2 / 4
+    on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > 2 * machine.l2
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
     passes, scratch = _passes(b, of, b_parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
     if by_chunks:
