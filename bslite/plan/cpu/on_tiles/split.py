@@ -45,6 +45,7 @@ from bslite.spec import ModelSpec
 CYCLES = 22.0
 SPLIT = {6: 0.6, 3: 0.45, 1: 0.2}  # products -> cycles to split a number into the parts that they take
 STORED = 5.0  # cycles of a register of results behind its sums
+READ = 0.3  # cycles of a weight of all parts, which has more bytes than a float32
 WORTH = 0.9  # of the cycles of multiply-adds: what a layer on tiles must take less than
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
@@ -357,7 +358,7 @@ def is_faster(
     machine: Machine, image: tuple[int, int] | None, of: Sum, channels: int, sweep: TileSweep
 ) -> bool:
     """Whether products of tiles take fewer cycles than float32 multiply-adds, for an image of so many
-    outputs, and lines of so many; None: for one without end. Weights of all parts are split for each image.
+    outputs, and lines of so many; None: for one without end. Each image reads the weights.
     """
     outputs, line = image or (1 << 20, 1 << 10)
     terms = of.window.taps * of.depth
@@ -365,5 +366,5 @@ def is_faster(
     size = Pixels(1, 1, 1, outputs)
     split = split_of(machine, size, of)
     if sweep.b_parts == PARTS[sweep.products]:
-        split += SPLIT[sweep.products] * of.groups * terms * channels
+        split += READ * of.groups * terms * channels
     return multiplied(machine, size, of, channels, sweep) + split < WORTH * added
