@@ -40,6 +40,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, i64, primitive, splat, 
 
 F = reader(SplitConv)
 f = np.float32
+DISTANCE = 48 << 10  # bytes ahead that the first block of an item fetches its own weights
 
 
 @register_jitable
@@ -297,7 +298,10 @@ def split_conv(step, bases, item, scratch):
             fetched = 0
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
-                quarters = min(s.quarters, 4 - fetched)
+                quarters, later = min(s.quarters, 4 - fetched), ahead
+                fresh = first == turn == done == split_at == 0  # nobody has fetched what this block reads
+                if fresh:
+                    quarters, later = 4, b + DISTANCE
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
@@ -306,9 +310,10 @@ def split_conv(step, bases, item, scratch):
                         s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes
                     )
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
-                                offsets + 8 * (done - there), count, b, sums, ROW, ahead)  # fmt: skip
-                ahead += count * step_bytes * quarters // 4
-                fetched += quarters
+                                offsets + 8 * (done - there), count, b, sums, ROW, later)  # fmt: skip
+                if not fresh:
+                    ahead += count * step_bytes * quarters // 4
+                    fetched += quarters
                 if done + count < end:
                     continue
                 if begin:
