@@ -12,12 +12,12 @@ from bslite import ModelSpec
 from bslite.engines.cpu.detect import detect
 from bslite.passes import simplify
 from bslite.plan import Plan, build_plan
-from bslite.plan.cpu.on_tiles.split import LARGE
+from bslite.plan.cpu.on_tiles.split import CYCLES, LARGE
 from bslite.spec import GraphBuilder
 
 
 def planned(spec: ModelSpec, *shapes: tuple[int, ...], threads: int = 2) -> Plan[Any]:
-    machine = dataclasses.replace(detect(threads), lanes=16, registers=32, tile_cycles=16.0, l2=2 << 20)
+    machine = dataclasses.replace(detect(threads), lanes=16, registers=32, tile_cycles=CYCLES, l2=2 << 20)
     return build_plan(simplify(spec), list(shapes), machine)
 
 
@@ -68,14 +68,14 @@ def test_giant_layers_of_one_row_an_image_stay_on_multiply_adds(batch: int) -> N
 def test_behind_convolutions_an_image_is_one_row(rank: int, kernel: str, batch: int) -> None:
     """A sequence of 4 steps is no image, though its first axis may be as long as the batch."""
     g = Graph()
-    shape = (64, 4, 4) if rank == 4 else (4, 64)
+    shape = (256, 4, 4) if rank == 4 else (4, 256)
     x = g.input("x", ("N", *shape), (1, *shape))
     if rank == 4:
         y = g("flatten", "rows", g("adaptive_avg_pool2d", "pool", x, output_size=(1, 1)))
     else:
         y = g("flatten", "rows", g("mean", "pool", x, axes=(1,), keepdim=True))
-    y = g("relu", "act", g("linear", "first", y, weight=noise(64, 64)))
-    y = g("linear", "second", y, weight=noise(64, 64))
+    y = g("relu", "act", g("linear", "first", y, weight=noise(256, 256)))
+    y = g("linear", "second", y, weight=noise(256, 256))
     found = kernels(planned(g.build(y), (batch, *shape)))
     assert (found["first"], found["second"]) == (kernel, kernel)
 
@@ -93,8 +93,8 @@ def test_rows_that_a_constant_weighs_are_decided_alike_in_any_batch(batch: int) 
 def test_linear_layers_on_pixels_are_no_single_rows() -> None:
     """As in a Swin transformer, whose images lie channels-last."""
     g = Graph()
-    x = g.input("x", ("N", 7, 7, 64), (1, 7, 7, 64))
-    plan = planned(g.build(g("linear", "layer", x, weight=noise(64, 64))), (1, 7, 7, 64))
+    x = g.input("x", ("N", 14, 14, 256), (1, 14, 14, 256))
+    plan = planned(g.build(g("linear", "layer", x, weight=noise(256, 256))), (1, 14, 14, 256))
     assert kernels(plan)["layer"] == "split_conv"
 
 
@@ -111,11 +111,11 @@ def test_steps_of_a_sequence_are_decided_as_the_whole(recurrent: bool, kernel: s
     assert kernels(plan)["layer"] == kernel
 
 
-@pytest.mark.parametrize(("side", "stride"), [(7, 2), (11, 4)])
+@pytest.mark.parametrize(("side", "stride"), [(7, 2), (9, 4)])
 def test_a_row_of_a_window_on_a_picture_is_a_pixel(side: int, stride: int) -> None:
     g = Graph()
     x = g.input("x", ("N", 3, 112, 112), (1, 3, 112, 112))
-    weight = noise(64, 3, side, side)
+    weight = noise(256, 3, side, side)
     y = g("conv2d", "layer", x, weight=weight, stride=stride, padding=side // 2)
     plan = planned(g.build(y), (1, 3, 112, 112))
     (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
@@ -143,3 +143,25 @@ def test_lines_are_cut_so_that_threads_have_even_shares(threads: int, tiles: int
     largest = -(-record.lines // threads) * record.pixels
     assert -(-min(196, largest) // 16) == tiles
     assert record.lines * record.pixels - record.short == 196
+
+
+def test_long_sums_are_split_chunk_by_chunk() -> None:
+    """Parts of whole rows would not stay in L2; few rows are split at once."""
+    for rows, by_chunks in ((197, 1), (49, 0)):
+        g = Graph()
+        x = g.input("x", ("N", rows, 3072), (1, rows, 3072))
+        plan = planned(g.build(g("linear", "layer", x, weight=noise(768, 3072))), (1, rows, 3072))
+        (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
+        assert record.by_chunks == by_chunks
+        if by_chunks:
+            assert record.pixel * rows < 2 << 20
+            assert record.ahead == record.steps * record.b_parts * 2048  # the same chunk of the next panel
+
+
+def test_both_threads_do_not_read_all_weights() -> None:
+    """Where weights are more than L2 keeps, threads share out channels, not lines."""
+    g = Graph()
+    x = g.input("x", ("N", 1024, 14, 14), (1, 1024, 14, 14))
+    plan = planned(g.build(g("conv2d", "layer", x, weight=noise(256, 1024, 1, 1))), (1, 1024, 14, 14))
+    (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
+    assert (record.bands, record.blocks > 1) == (1, True)

@@ -52,12 +52,16 @@ def cells_ir(builder, low, high, count):
 
 
 def parts_ir(builder, x, count):
-    """The first parts of ``x``, each in the upper half of an int32; what is below is not part of it."""
+    """The first parts of ``x``, each in the upper half of an int32; what is below is not part of it. What is
+    left for the third has 8 bits: it is not rounded.
+    """
     found = [builder.add(ints_of(builder, x), all_ints(HALF))]
     while len(found) < count:
         high = builder.and_(found[-1], all_ints(0xFFFF0000))
         x = builder.fsub(x, builder.bitcast(high, VEC))
-        found.append(builder.add(ints_of(builder, x), all_ints(HALF)))
+        found.append(
+            ints_of(builder, x) if len(found) == 2 else builder.add(ints_of(builder, x), all_ints(HALF))
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""The stand-in for a unit for tiles of bfloat16, and its command."""
+"""The comparison of precisions, and its command."""
 
 import subprocess
 import sys
@@ -6,22 +6,18 @@ import sys
 import pytest
 
 from benchmarks.peers.nets import import_models
-from bslite.kernels.cpu.vector.simd import LANES
-from bslite.kernels.cpu.vector.target import X86
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not X86 or LANES != 16, reason="it is made of AVX-512's instructions")
 
 
 def test_it_says_what_each_precision_takes() -> None:
-    """In a process of its own, because kernels are compiled for the stand-in."""
     import_models()  # skips the test where torchvision is not installed
     given = ["--nets", "squeezenet1_1", "--layers", "--rounds", "1", "--seconds", "0.01"]
-    command = [sys.executable, "-m", "benchmarks.stand_in", *given]
+    command = [sys.executable, "-m", "benchmarks.precisions", *given]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()
-    assert any(line.startswith("| features.6.expand3x3 | split_conv |") for line in lines)
+    assert any(line.startswith("| features.6.expand3x3 |") for line in lines)
     (found,) = (line for line in lines if line.startswith("| squeezenet1_1 |"))
     ieee, float32, ratio = map(float, found.split("|")[2:5])
     assert ratio == pytest.approx(ieee / float32, abs=0.02 * ratio + 0.01)
