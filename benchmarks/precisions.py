@@ -1,5 +1,5 @@
-"""``python -m benchmarks.precisions``: bslite's precisions against ``ieee``, in turns, as a whole and layer by
-layer: which arithmetic this machine is fast in, and which layers gain by it or lose.
+"""``python -m benchmarks.precisions``: bslite's precisions against ``ieee``, in turns, as a whole and layer
+by layer: which arithmetic this machine is fast in, and which layers gain by it or lose.
 """
 
 import argparse
