@@ -94,6 +94,6 @@ def test_layers_are_chosen_by_the_products_they_take(monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     with_tiles(monkeypatch.setattr)
     monkeypatch.setattr(split_step, "is_faster", BY_PRICE)
-    x = noise(64, 40)
-    layer = one_op("linear", x, weight=noise(48, 40, seed=1))
+    x = noise(64, 64)
+    layer = one_op("linear", x, weight=noise(64, 64, seed=1))
     assert [len(records(spec, [x])) for spec in (layer, fitted(layer, Narrow.BFLOAT16))] == [0, 1]

@@ -165,3 +165,12 @@ def test_both_threads_do_not_read_all_weights() -> None:
     plan = planned(g.build(g("conv2d", "layer", x, weight=noise(256, 1024, 1, 1))), (1, 1024, 14, 14))
     (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
     assert (record.bands, record.blocks > 1) == (1, True)
+
+
+def test_bands_of_windows_are_priced_with_the_rows_that_two_of_them_read() -> None:
+    """A line of 224 pixels fills 7 tiles of 32, but a band of one line splits three rows for it."""
+    g = Graph()
+    x = g.input("x", ("N", 64, 224, 224), (1, 64, 224, 224))
+    plan = planned(g.build(g("conv2d", "layer", x, weight=noise(64, 64, 3, 3), padding=1)), (1, 64, 224, 224))
+    (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
+    assert record.band_lines >= 4

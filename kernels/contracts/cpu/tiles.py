@@ -88,15 +88,16 @@ class SplitConv(OnTiles, kernel="split_conv"):
     ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
     of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
     pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
-    ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters. Sums of
-    outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each (those of 32 at a time, where a part is the
-    whole sum), those of a chunk that is not the first at ``chunk_sums``. Row r of the window of line l is row
-    ``start + l * row_step + r`` of the image, which has ``rows``, and plane t of the window of plane p is
-    plane ``deep_start + p * deep_step + t * deep_dilation`` of ``deep_have``; others are zeros. The last line
-    lacks ``short`` pixels. A panel has the weights of 32 channels of a group. Where ``split_at`` is not 0,
-    the weights are float32 panels, as `Conv` reads them, and are split part by part at that place of scratch
-    memory. The flag is raised by numbers whose parts are not exact: NaN, infinities, magnitudes not below
-    3.396e38 and, of several parts, below 2**-100.
+    ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters
+    (0, 1, 2 or 4 at a time). The first 32 outputs of an item fetch what they read themselves, ``first_ahead``
+    bytes ahead, if it is not 0. Sums of outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each (those
+    of 32 at a time, where a part is the whole sum), those of a chunk that is not the first at ``chunk_sums``.
+    Row r of the window of line l is row ``start + l * row_step + r`` of the image, which has ``rows``, and
+    plane t of the window of plane p is plane ``deep_start + p * deep_step + t * deep_dilation`` of
+    ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel has the weights of 32
+    channels of a group. Where ``split_at`` is not 0, the weights are float32 panels, as `Conv` reads them,
+    and are split part by part at that place of scratch memory. The flag is raised by numbers whose parts are
+    not exact: NaN, infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.
 
     With ``by_chunks`` (windows of one pixel, one group) the pixels are split chunk by chunk, because whole
     ones would not stay in L2: all panels of an item pass a chunk before the next is split. ``offsets`` are
@@ -154,6 +155,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     by_chunks: int
     part: int
     ahead: int
+    first_ahead: int
     quarters: int
     sums: int
     panel_sums: int

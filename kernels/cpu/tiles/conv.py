@@ -1,8 +1,9 @@
 """Convolutions and products on tiles of bfloat16: a band is split into parts, then multiplied panel by panel.
 
 An item's band of pixels is split once, into scratch memory that stays in L2, and all panels of weights go
-over it. In scratch memory strided windows are phases, and zeros lie wherever a window leaves the image, so
-that the outputs of all lines form one line, of which tiles take 32 at a time.
+over it (over one chunk of long sums after the other). In scratch memory strided windows are phases, and zeros
+lie wherever a window leaves the image, so that the outputs of all lines form one line, of which tiles take 32
+at a time.
 """
 
 import numpy as np
@@ -40,7 +41,6 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, i64, primitive, splat, 
 
 F = reader(SplitConv)
 f = np.float32
-DISTANCE = 48 << 10  # bytes ahead that the first block of an item fetches its own weights
 
 
 @register_jitable
@@ -266,7 +266,7 @@ def split_conv(step, bases, item, scratch):
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
     outputs = (lines - 1) * pitch + pixels - short
-    chunk, by_chunks, panel_sums = s.chunk, s.by_chunks, s.panel_sums
+    chunk, by_chunks, panel_sums, first_ahead = s.chunk, s.by_chunks, s.panel_sums, s.first_ahead
     configure(scratch + CONFIG)
     for turn in range((last_panel - first_panel) * ((steps + chunk - 1) // chunk if by_chunks else 1)):
         begin, panel = 0, first_panel + turn
@@ -299,9 +299,9 @@ def split_conv(step, bases, item, scratch):
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
                 quarters, later = min(s.quarters, 4 - fetched), ahead
-                fresh = first == turn == done == split_at == 0  # nobody has fetched what this block reads
+                fresh = first_ahead > 0 and first == turn == done == 0  # nobody has fetched what it reads
                 if fresh:
-                    quarters, later = 4, b + DISTANCE
+                    quarters, later = 4, b + first_ahead
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole

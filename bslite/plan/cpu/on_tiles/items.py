@@ -1,7 +1,7 @@
-"""The cut of a layer on tiles into items: tiles are whole, every item splits its own band, weights come last.
+"""The cut of a layer on tiles into items.
 
-The price of a cut is that of `choose_items`, with what tiles add: a band of lines takes whole tiles of 16
-outputs, and each block of panels splits the band again.
+As `choose_items` prices it, with what tiles add: a band of lines takes whole tiles of 16 outputs, and each
+block of panels splits the rows that the band reads.
 """
 
 import functools
@@ -19,9 +19,10 @@ STAYS = 0.4  # of L2: what stays there while other things pass
 
 class Band(NamedTuple):
     """A layer as tiles see it. ``images`` x ``lines`` of ``pixels``, which lie ``pitch`` apart in a band, by
-    ``panels``. Cycles: of ``block`` of two by two tiles over the whole sum, to ``store`` a pixel's results of
-    a panel, to ``split`` what a line reads. Bytes: ``read`` by a line, ``kept`` of it in parts, ``sums`` of
-    it that are kept for each panel, ``weights`` of all panels, ``made`` of an image.
+    ``panels``; a band reads ``step`` rows for each line, and ``halo`` rows more. Cycles: of ``block`` of two
+    by two tiles over the whole sum, to ``store`` a pixel's results of a panel, to ``split`` a row. Bytes:
+    ``read`` of a row, ``kept`` of it in parts, ``sums`` of a line that are kept for each panel, ``weights``
+    of all panels, ``made`` of an image.
     """
 
     images: int
@@ -29,6 +30,8 @@ class Band(NamedTuple):
     pixels: int
     pitch: int
     panels: int
+    step: int
+    halo: int
     block: float
     store: float
     split: float
@@ -37,7 +40,6 @@ class Band(NamedTuple):
     sums: int
     weights: int
     made: int
-    beyond: float  # bytes a cycle from where weights are
 
 
 @functools.lru_cache(4096)
@@ -63,25 +65,22 @@ def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> 
     rows = (lines - 1) * of.pitch + of.pixels
     tiles, rest = divmod(rows, 2 * ROWS)
     high = tiles + (0.0 if not rest else HALF if rest <= ROWS else 1.0)
-    item = panels * (high * of.block + lines * of.pixels * of.store) + lines * of.split
+    read = lines * of.step + of.halo
+    item = panels * (high * of.block + lines * of.pixels * of.store) + read * of.split
     items = of.images * bands * blocks
     compute = -(-items // t) * (item + ITEM) + (UNEVEN * item if t > 1 else 0.0)
-    band_bytes, block_bytes, all_bands = (
-        lines * (of.kept + panels * of.sums),
-        of.weights / blocks,
-        of.images * bands,
-    )
+    band_bytes, block_bytes = read * of.kept + lines * panels * of.sums, of.weights / blocks
+    all_bands = of.images * bands
     if not outer and of.weights < l2:
         weights = t * of.weights
     elif outer and block_bytes < l2:
         weights = min(t, all_bands) * of.weights
     else:
         weights = all_bands * of.weights
-    # Parts that L2 does not keep come again for each panel; pixels are read by each block of panels.
-    again = 0 if band_bytes < 1.5 * l2 else of.images * bands * (of.panels - 1) * lines * of.kept
+    # Parts that L2 does not keep come for each panel from beyond it; pixels are read by each block of panels.
+    again = 0 if band_bytes < 1.5 * l2 else of.images * bands * of.panels * read * of.kept
     local = 1.0 if not outer and all_bands >= t else 1.0 / t
     reads = (blocks if outer else min(t, blocks)) - local
-    image = of.images * of.lines * of.read * reads
+    image = of.images * bands * read * of.read * reads
     astray = 0.0 if all_bands >= t else of.images * of.made * (1.0 - 1.0 / t)
-    traffic = weights / of.beyond + (image + again + astray) / machine.l3_bytes_per_cycle
-    return compute + traffic / t
+    return compute + (weights + image + again + astray) / (t * machine.l3_bytes_per_cycle)

@@ -50,7 +50,7 @@ WORTH = 0.9  # of the cycles of multiply-adds: what a layer on tiles must take l
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
-ONCE = 4 * ROWS  # outputs of which weights are so many that they are split as they come
+ONCE = 4 * ROWS  # outputs at most, for which large weights are split as they come
 LARGE = 32 << 20  # bytes of weights that caches do not keep from one call to the next
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
@@ -103,6 +103,7 @@ class Passes(NamedTuple):
 
     part: int
     ahead: int
+    first_ahead: int
     quarters: int
     sums: int
     panel_sums: int
@@ -170,25 +171,27 @@ def split_conv(
     group_bytes = panels * of.steps * b_parts * 2 * TILE
     by_chunks = not direct and of.window.taps == of.groups == 1 < ONCE < size.made and of.steps > CHUNK_STEPS
     near_blocks = CHUNK_STEPS if by_chunks else of.blocks  # whose parts are there at a time
+    all_rows = size.images * size.planes * size.lines * row_step
     items = tile_items(
         machine,
         Band(
             size.images * size.planes, size.lines, size.pixels, -(-wide // col_step), panels * of.groups,
+            row_step, max(0, reach_rows - row_step),
             4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
-            0.0 if direct else split_of(machine, size, of) / (size.images * size.planes * size.lines),
-            4 * deep.taps * row_step * wide * of.groups * of.depth,
-            deep.taps * row_step * wide * of.groups * near_blocks * parts * LINE,
+            0.0 if direct else split_of(machine, size, of) / all_rows,
+            4 * deep.taps * wide * of.groups * of.depth,
+            deep.taps * wide * of.groups * near_blocks * parts * LINE,
             size.pixels * ROW if by_chunks else 0,
             group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
-            machine.l3_bytes_per_cycle,
         ),
     )  # fmt: skip
     if direct:
         lie = _where_they_are(b, of, size, x, near)
     else:
         lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
-    fewer = b_parts * 2 > 4 and size.made <= ONCE  # bytes as they are, of weights that are read once
-    on_the_way = weights.whole is not None and fewer and group_bytes * of.groups > 2 * machine.l2
+    once = size.made <= ONCE and size.images * size.planes * items.bands == 1  # that weights are read
+    fewer = b_parts * 2 > 4  # bytes as they are
+    on_the_way = weights.whole is not None and once and fewer and group_bytes * of.groups > 2 * machine.l2
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
     passes, scratch = _passes(b, of, b_parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
     if by_chunks:
@@ -283,19 +286,22 @@ def _passes(
     """How the weights pass the ``blocks`` of 32 outputs of an item, whose sums may lie in scratch memory from
     ``at`` on; and where that ends.
 
-    Weights that are read once are split on the way where memory holds them, because they are fewer bytes as
-    they are. Others that L2 does not keep are fetched ahead, by all blocks of outputs alike.
+    Large weights for few outputs are split on the way, because they are fewer bytes as they are. All that L2
+    does not keep are fetched ahead, by all blocks of outputs alike.
     """
     how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
+    if b.machine.tile_products == 1 and blocks > 2:
+        part = min(part, how.near // step_bytes)
     chunk_sums = end = at + BLOCK * (blocks if part < of.steps or on_the_way else 1)
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
     if on_the_way:
         part = max(1, min(part, how.on_the_way // step_bytes))
         quarters = (2 if blocks == 1 else 1) if how.ahead else 0
-        return Passes(part, 0, quarters, at, 0, chunk_sums, end), end + part * step_bytes
+        return Passes(part, 0, 0, quarters, at, 0, chunk_sums, end), end + part * step_bytes
     far = how.ahead and weight_bytes >= b.machine.l2 / 4
     ahead = how.distance if blocks == 1 else part * step_bytes
-    return Passes(part, ahead, -(-4 // blocks) if far else 0, at, 0, chunk_sums, 0), end
+    first = how.distance if how.ahead and weight_bytes > how.distance else 0
+    return Passes(part, ahead, first, -(-4 // blocks) if far else 0, at, 0, chunk_sums, 0), end
 
 
 @functools.lru_cache(4096)
@@ -365,6 +371,6 @@ def is_faster(
     added = of.groups * line_tiling(machine, line, channels).cycles * outputs / line * terms
     size = Pixels(1, 1, 1, outputs)
     split = split_of(machine, size, of)
-    if sweep.b_parts == PARTS[sweep.products]:
+    if 2 * sweep.b_parts > 4:
         split += READ * of.groups * terms * channels
     return multiplied(machine, size, of, channels, sweep) + split < WORTH * added
