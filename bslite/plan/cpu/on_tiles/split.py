@@ -290,7 +290,7 @@ def _passes(
     does not keep are fetched ahead, by all blocks of outputs alike.
     """
     how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
-    if b.machine.tile_products == 1 and blocks > 2:
+    if b.machine.tile_products == 1 and blocks > 4:  # fewer do not pay for sums that go on
         part = min(part, how.near // step_bytes)
     chunk_sums = end = at + BLOCK * (blocks if part < of.steps or on_the_way else 1)
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
