@@ -263,6 +263,14 @@ def test_weights_that_no_cache_holds(
     assert made.tobytes() == want.tobytes()
 
 
+def test_rows_have_the_bits_that_they_have_among_more() -> None:
+    """Many are split chunk by chunk, few at once."""
+    x, weight = noise(130, 2100), noise(33, 2100, seed=1)
+    among = bslite.run(one_op("linear", x, weight=weight), x)
+    alone = bslite.run(one_op("linear", x[:40], weight=weight), x[:40])
+    assert alone.tobytes() == among[:40].tobytes()
+
+
 def test_magnitudes_of_thirty_decades() -> None:
     rng = np.random.default_rng(2)
     x = noise(64, 96) * np.float32(10.0) ** rng.integers(-15, 15, (64, 96)).astype(np.float32)

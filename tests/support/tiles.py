@@ -11,7 +11,7 @@ from bslite.machine import Machine
 from bslite.plan import Plan
 from bslite.plan.cpu.on_tiles import split, split_attention
 
-CYCLES = 16.0  # of a product of tiles, as AMX takes
+CYCLES = split.CYCLES  # of a product of tiles
 
 
 @pytest.fixture

@@ -100,18 +100,18 @@ def _add(sums, chunk, rows):
         store(sums + place, load(sums + place) + load(chunk + place))
 
 
-@primitive(types.void, i64, i64)
-def _touch(builder, to, other):
-    """Brings the two lines of memory at ``to`` near, to be written, and those at ``other``."""
-    for place in (0, LINE):
-        simd.prefetch_ir(builder, builder.add(to, const(place)), write=True)
-        simd.prefetch_ir(builder, builder.add(other, const(place)))
+def _toucher(write):
+    """A function that brings the two lines of memory at an address near, to be written or read."""
+
+    @primitive(types.void, i64)
+    def touch(builder, address):
+        for place in (0, LINE):
+            simd.prefetch_ir(builder, builder.add(address, const(place)), write=write)
+
+    return touch
 
 
-@primitive(types.void, i64)
-def _touch_one(builder, to):
-    for place in (0, LINE):
-        simd.prefetch_ir(builder, builder.add(to, const(place)), write=True)
+_touch_results, _touch_residual = _toucher(True), _toucher(False)
 
 
 @register_jitable
@@ -119,27 +119,19 @@ def _fetch_places(s, rows, line, col, pitch, pixels, y, r):
     """Brings near what the results of ``rows`` outputs are stored to, and what is added to them, while their
     products are summed.
     """
-    y_line, y_col, r_line, r_col, has_residual = (
-        s.y_line,
-        s.y_col,
-        s.residual_line,
-        s.residual_col,
-        s.has_residual,
-    )
+    y_line, y_col, r_line, r_col = s.y_line, s.y_col, s.residual_line, s.residual_col
+    has_residual = s.has_residual
     row = 0
     while row < rows:
         width = min(rows - row, pixels - col)
         if width > 0:
             to, other = y + line * y_line + col * y_col, r + line * r_line + col * r_col
-            if has_residual:
-                for _ in range(width):
-                    _touch(to, other)
-                    to += y_col
-                    other += r_col
-            else:
-                for _ in range(width):
-                    _touch_one(to)
-                    to += y_col
+            for _ in range(width):
+                _touch_results(to)
+                if has_residual:
+                    _touch_residual(other)
+                to += y_col
+                other += r_col
         else:
             width = min(rows - row, pitch - col)
         row += width
