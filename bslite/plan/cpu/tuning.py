@@ -26,9 +26,7 @@ class Fetching:
     """How weights reach tiles of bfloat16."""
 
     ahead: bool = True  # those that L2 does not keep are fetched before they are read
-    distance: int = 48 << 10  # bytes ahead, by a single block of outputs, or the first of an item
     near: int = 16 << 10  # bytes that stay in L1 while all outputs pass, of one product
-    on_the_way: int = 192 << 10  # bytes of parts that are made at a time, of weights split as they come
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ LINE = 64  # bytes of a row of a tile: one part of 32 terms
 #: Bits of float32: the least magnitude that has parts (parts of smaller ones may be below the normal range),
 #: the least that is too large (its leading part is infinite), half of the last place of a part.
 LEAST, MOST, HALF = (127 - 100) << 23, 0x7F7F8000, 0x8000
+#: Places that weights are fetched from in turns: what a core fetches by itself stops where a page ends.
+STREAMS = 4
 #: Products of parts -> parts that a number is split into.
 PARTS = {6: 3, 3: 2, 1: 1}
 #: Products -> pairs of a part of A and one of B, 0 the leading one. Neighbours share a part, so that six
@@ -27,9 +29,11 @@ PARTS = {6: 3, 3: 2, 1: 1}
 PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
 BLOCK = 2 * ROWS * ROW  # bytes of the sums of a block
-#: Bytes of scratch memory before an item's pixels: tiles of a unit that is emulated, the sums of a block,
-#: settings of the unit.
-UNIT, SUMS, CONFIG = 0, 8 * TILE, 8 * TILE + BLOCK
+#: Bytes of scratch memory before an item's pixels: which ones they are, tiles of a unit that is emulated, the
+#: sums of a block, settings of the unit.
+SPLIT, UNIT = 0, LINE
+SUMS = UNIT + 8 * TILE
+CONFIG = SUMS + BLOCK
 HEAD = CONFIG + 64
 
 
@@ -78,7 +82,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
 
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
     ``blocks_outer``. The planes of a volume, ``planes`` each, count as images. An item first splits the
-    pixels that its band reads into scratch memory: phase by phase (``row_phases`` x ``col_phases``, the
+    pixels that its band reads into scratch memory, unless the thread's item before did: phase by phase (``row_phases`` x ``col_phases``, the
     strides of the windows), so that windows of neighbouring outputs are neighbours, ``pitch`` pixels from
     line to line. There the outputs of all lines are one line, in which ``pitch - pixels`` at the end of each
     are not used. A pixel has ``blocks_of_terms`` times so many parts of 32 channels for each of the
@@ -89,14 +93,13 @@ class SplitConv(OnTiles, kernel="split_conv"):
     of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
     pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
     ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters
-    (0, 1, 2 or 4 at a time). The first 32 outputs of an item fetch what they read themselves, ``first_ahead``
-    bytes ahead, if it is not 0. Sums of outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each (those
+    (0, 1, 2 or 4 at a time). The first part of an item's weights is fetched while its pixels are split:
+    ``first_lines`` lines of each of the streams with each pixel. Sums of outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each (those
     of 32 at a time, where a part is the whole sum), those of a chunk that is not the first at ``chunk_sums``.
     Row r of the window of line l is row ``start + l * row_step + r`` of the image, which has ``rows``, and
     plane t of the window of plane p is plane ``deep_start + p * deep_step + t * deep_dilation`` of
     ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel has the weights of 32
-    channels of a group. Where ``split_at`` is not 0, the weights are float32 panels, as `Conv` reads them,
-    and are split part by part at that place of scratch memory. The flag is raised by numbers whose parts are
+    channels of a group. The flag is raised by numbers whose parts are
     not exact: NaN, infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.
 
     With ``by_chunks`` (windows of one pixel, one group) the pixels are split chunk by chunk, because whole
@@ -144,7 +147,6 @@ class SplitConv(OnTiles, kernel="split_conv"):
     group_channels: int
     group_weight_bytes: int
     weights_image: int
-    split_at: int
     groups: int
     depth: int
     blocks_of_terms: int
@@ -155,7 +157,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     by_chunks: int
     part: int
     ahead: int
-    first_ahead: int
+    first_lines: int
     quarters: int
     sums: int
     panel_sums: int

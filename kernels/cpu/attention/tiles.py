@@ -66,14 +66,14 @@ def _scores(s, scratch, q, rows, count):
     depth, parts, sweep, s_row, pixel = s.depth, s.parts, s.sweep, s.score_row, s.q_pixel
     a, b, scores, offsets = scratch + s.q_parts, scratch + s.k_tiles, scratch + s.scores, s.offsets
     steps = _blocks(depth)
-    seen = split_pixels(q, s.q_row, rows, 1, depth, parts, a, pixel, splat(f(0.0)))
+    seen = split_pixels(q, s.q_row, rows, 1, depth, parts, a, pixel, 0, 0, 0, splat(f(0.0)))
     if any_bit(seen):
         raise_flag(s.flag, 0)
     for c in range(0, count, PANEL):
         for r in range(0, rows, 2 * ROWS):
             which = 2 * (rows - r > ROWS) + (count - c > COLS)
             call_tile_sweep(sweep, which, scratch + UNIT, a + r * pixel, pixel, offsets, steps, b,
-                            scores + r * s_row + 4 * c, s_row, 0)  # fmt: skip
+                            scores + r * s_row + 4 * c, s_row, 0, 0)  # fmt: skip
         b += steps * parts * 2 * TILE
 
 
@@ -87,7 +87,7 @@ def _values(s, scratch, rows, count, y, resume):
     features, parts, sweep, y_row, pixel = s.features, s.parts, s.sweep, s.y_row, s.e_pixel
     a, b, scores, offsets = scratch + s.e_parts, scratch + s.v_tiles, scratch + s.scores, s.offsets
     steps = _blocks(count)
-    split_pixels(scores, s.score_row, rows, 1, count, parts, a, pixel, splat(f(0.0)))
+    split_pixels(scores, s.score_row, rows, 1, count, parts, a, pixel, 0, 0, 0, splat(f(0.0)))
     sums = scratch + SUMS
     for c in range(0, features, PANEL):
         here = min(PANEL, features - c)
@@ -95,7 +95,7 @@ def _values(s, scratch, rows, count, y, resume):
             high = min(2 * ROWS, rows - r)
             which = 2 * (high > ROWS) + (here > COLS)
             call_tile_sweep(sweep, which, scratch + UNIT, a + r * pixel, pixel, offsets, steps, b, sums,
-                            ROW, 0)  # fmt: skip
+                            ROW, 0, 0)  # fmt: skip
             for row in range(high):
                 line = y + (r + row) * y_row + 4 * c
                 for lane in range(0, here, LANES):

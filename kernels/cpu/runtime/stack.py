@@ -38,5 +38,6 @@ def stack(step, bases, item, scratch):
     for number in range(load_int(band + 8)):
         sub = program + number * CELLS * 8
         kernel, items = load_int(sub), load_int(sub + 8)
+        store_int(free, 0)
         for i in range(items):
             call_item(kernel, sub, scratch, i, free)

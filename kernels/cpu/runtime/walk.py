@@ -63,7 +63,8 @@ def _walk(job):
     bases = load_int(job + 16)
     counters = load_int(job + 24)
     slot = fetch_add(job + 48, 1)
-    scratch = load_int(job + 32) + slot * load_int(job + 40)
+    scratch_bytes = load_int(job + 40)
+    scratch = load_int(job + 32) + slot * scratch_bytes
     trace = load_int(job + 56)
     shares = load_int(job + 72)
     stride = (1 + shares) * LINE
@@ -79,6 +80,8 @@ def _walk(job):
         items = load_int(step + 8)
         after = load_int(step + 16)  # the number of leading steps that must be done first
         finished = counters + s * stride
+        if scratch_bytes:
+            store_int(scratch, 0)
         for turn in range(shares):
             share = (slot + turn) % shares
             first, last = items * share // shares, items * (share + 1) // shares

@@ -17,6 +17,8 @@ from bslite.kernels.contracts.cpu.tiles import (
     LINE,
     ROW,
     ROWS,
+    SPLIT,
+    STREAMS,
     TERMS,
     TILE,
     UNIT,
@@ -28,7 +30,6 @@ from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.tiles.pack import split_block
 from bslite.kernels.cpu.tiles.split import any_bit, split_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
@@ -36,7 +37,15 @@ from bslite.kernels.cpu.vector import simd
 from bslite.kernels.cpu.vector.bfloat16 import larger, not_finite
 from bslite.kernels.cpu.vector.bfloat16 import rounded as cells_of
 from bslite.kernels.cpu.vector.ir import const
-from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
+from bslite.kernels.cpu.vector.memory import (
+    load,
+    load_int,
+    load_scalar,
+    load_some,
+    store,
+    store_int,
+    store_some,
+)
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, i64, primitive, splat, vmax, vmin
 
 F = reader(SplitConv)
@@ -50,11 +59,13 @@ def _zeros(address, size):
 
 
 @register_jitable
-def _split_band(s, x, plane_number, first_line, lines, depth, band):
-    """Splits ``depth`` channels of the rows that ``lines`` lines read; rows outside the image are zeros."""
+def _split_band(s, x, plane_number, first_line, lines, depth, band, fetch, apart):
+    """Splits ``depth`` channels of the rows that ``lines`` lines read; rows outside the image are zeros.
+    Meanwhile weights are fetched from ``fetch`` on, in streams of ``apart`` bytes.
+    """
     row_phases, col_phases, pitch, pixel, plane = s.row_phases, s.col_phases, s.pitch, s.pixel, s.plane
     groups, parts, cols = s.groups, s.parts, s.cols
-    x_row, x_col = s.x_row, s.x_col
+    x_row, x_col, fetched, fetch_end = s.x_row, s.x_col, s.first_lines if apart else 0, fetch + apart
     above = s.start + first_line * s.row_step
     x += first_line * s.x_line
     seen = splat(f(0.0))
@@ -74,23 +85,14 @@ def _split_band(s, x, plane_number, first_line, lines, depth, band):
                 if inside:
                     source = of_deep + row * x_row + phase * x_col
                     seen = split_pixels(
-                        source, col_phases * x_col, count, groups, depth, parts, to, pixel, seen
-                    )
+                        source, col_phases * x_col, count, groups, depth, parts, to, pixel, fetch, apart,
+                        fetched if fetch < fetch_end else 0, seen,
+                    )  # fmt: skip
+                    fetch += LINE * fetched * count
                 else:
                     _zeros(to, count * pixel)
     if any_bit(seen):
         raise_flag(s.flag, 0)
-
-
-@register_jitable
-def _split_weights(panel, cols, depth, blocks, first, count, parts, to):
-    """Splits ``count`` blocks of terms of a float32 panel of ``cols`` columns, from block ``first`` on."""
-    row_bytes = (cols + LANES - 1) // LANES * BYTES
-    for step in range(first, first + count):
-        row = step % blocks * TERMS
-        source = panel + (step // blocks * depth + row) * row_bytes
-        split_block(source, row_bytes, 4, min(TERMS, depth - row), cols, parts, to, splat(f(0.0)))
-        to += parts * 2 * TILE
 
 
 @register_jitable
@@ -233,14 +235,6 @@ def split_conv(step, bases, item, scratch):
     lines = last_line - first_line
 
     number, plane = image // s.planes, image % s.planes
-    x = s.x + number * s.x_image + plane * s.x_plane
-    if s.direct:
-        band = x + first_line * s.x_line
-    else:
-        band = scratch + HEAD
-        if not s.by_chunks:
-            _split_band(s, x, plane, first_line, lines, s.depth, band)
-
     y = s.y + number * s.y_image + plane * s.y_plane + first_line * s.y_line
     cells = s.cells + number * s.cells_image + plane * s.cells_plane + first_line * s.cells_line
     residual = s.residual + number * s.residual_image + plane * s.residual_plane
@@ -250,15 +244,26 @@ def split_conv(step, bases, item, scratch):
     has_cells, cells_line, cells_col = s.has_cells, s.cells_line, s.cells_col
     steps, offsets, pixel, pitch, pixels = s.steps, s.offsets, s.pixel, s.pitch, s.pixels
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
-    sweep, split_at, depth = s.sweep, s.split_at, s.depth
+    sweep, depth = s.sweep, s.depth
     activation = 0 if has_cells else s.activation  # of results rounded behind it, block by block
     step_bytes = s.b_parts * 2 * TILE
-    panel_bytes = steps // blocks * depth * 8 * COLS if split_at else steps * step_bytes
+    panel_bytes = steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
     outputs = (lines - 1) * pitch + pixels - short
-    chunk, by_chunks, panel_sums, first_ahead = s.chunk, s.by_chunks, s.panel_sums, s.first_ahead
+    chunk, by_chunks, panel_sums = s.chunk, s.by_chunks, s.panel_sums
+
+    x = s.x + number * s.x_image + plane * s.x_plane
+    band, mine = scratch + HEAD, 1 + image * s.lines + first_line
+    first_weights = weights + first_panel // group_panels * s.group_weight_bytes
+    first_weights += first_panel % group_panels * panel_bytes
+    apart = s.part * step_bytes // STREAMS
+    if s.direct:
+        band = x + first_line * s.x_line
+    elif not by_chunks and load_int(scratch + SPLIT) != mine:
+        _split_band(s, x, plane, first_line, lines, depth, band, first_weights, apart)
+        store_int(scratch + SPLIT, mine)
     configure(scratch + CONFIG)
     for turn in range((last_panel - first_panel) * ((steps + chunk - 1) // chunk if by_chunks else 1)):
         begin, panel = 0, first_panel + turn
@@ -269,31 +274,30 @@ def split_conv(step, bases, item, scratch):
             stop = min(steps, begin + chunk)
             if panel == first_panel:
                 terms = min(chunk * TERMS, depth - begin * TERMS)
-                _split_band(s, x + 4 * TERMS * begin, plane, first_line, lines, terms, band)
+                there = x + 4 * TERMS * begin
+                _split_band(
+                    s, there, plane, first_line, lines, terms, band, first_weights, 0 if begin else apart
+                )
         group, nth = panel // group_panels, panel % group_panels
         panel_weights = weights + group * s.group_weight_bytes + nth * panel_bytes
         here = min(2 * COLS, channels - nth * 2 * COLS)
         channel_bytes = 4 * (group * channels + nth * 2 * COLS)
         bias = biases + 4 * (group * padded + nth * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
-        done, there = begin, begin if by_chunks else 0
+        done, from_there = begin, begin if by_chunks else 0
         sums_of_panel = s.sums + (panel - first_panel) * panel_sums
         while done < stop:
             end = min(steps, begin + chunk)
             count = min(s.part, end - done)
             b = panel_weights + done * step_bytes
-            ahead = b + s.ahead
-            if split_at:
-                b, ahead = scratch + split_at, panel_weights + (done + count) * TERMS * 8 * COLS
-                _split_weights(panel_weights, here, depth, blocks, done, count, parts, b)
+            ahead, apart = b + s.ahead, count * step_bytes // STREAMS
+            if by_chunks and panel == last_panel - 1:  # the first panel's next chunk
+                ahead = first_weights + end * step_bytes
             line, col = 0, 0
             fetched = 0
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
-                quarters, later = min(s.quarters, 4 - fetched), ahead
-                fresh = first_ahead > 0 and first == turn == done == 0  # nobody has fetched what it reads
-                if fresh:
-                    quarters, later = 4, b + first_ahead
+                quarters = min(s.quarters, 4 - fetched)
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
@@ -302,10 +306,9 @@ def split_conv(step, bases, item, scratch):
                         s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes
                     )
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
-                                offsets + 8 * (done - there), count, b, sums, ROW, later)  # fmt: skip
-                if not fresh:
-                    ahead += count * step_bytes * quarters // 4
-                    fetched += quarters
+                                offsets + 8 * (done - from_there), count, b, sums, ROW, ahead, apart)  # fmt: skip
+                ahead += count * step_bytes * quarters // (4 * STREAMS)
+                fetched += quarters
                 if done + count < end:
                     continue
                 if begin:

@@ -11,12 +11,11 @@ from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.tiles.split import any_bit, parts_store
 from bslite.kernels.cpu.vector.bfloat16 import paired_ir
 from bslite.kernels.cpu.vector.lanes import with_lane
-from bslite.kernels.cpu.vector.memory import load, load_int, load_scalar, load_some, prefetch
+from bslite.kernels.cpu.vector.memory import load, load_int, load_scalar, load_some
 from bslite.kernels.cpu.vector.simd import LANES, splat
 
 F = reader(SplitPanels)
 f = np.float32
-AHEAD = 8 << 10  # bytes that numbers are fetched ahead
 
 
 @register_jitable
@@ -40,7 +39,6 @@ def _block_splitter(parts):
     @register_jitable
     def split(x, x_row, x_col, rows, cols, y, seen):
         whole = x_col == 4 and rows == TERMS and cols >= 2 * COLS
-        panel = x_row == 8 * COLS  # rows are neighbours: what comes next is known
         for pair in range(PAIR):
             first, second = pair * near, pair * near + far
             low, high = x + first * x_row, x + second * x_row
@@ -48,9 +46,6 @@ def _block_splitter(parts):
                 to = y + column // COLS * TILE + pair * LINE + column % COLS * 4
                 if whole:
                     a, b = load(low + 4 * column), load(high + 4 * column)
-                    if panel:
-                        prefetch(low + 4 * column + AHEAD)
-                        prefetch(high + 4 * column + AHEAD)
                 else:
                     count = cols - column
                     a = _columns(low + column * x_col, x_col, count if first < rows else 0)

@@ -19,7 +19,7 @@ def _peak(sweep, memory, repeats):
     b = a + 32 * 3 * LINE
     configure(memory + CONFIG)
     for _ in range(repeats):
-        call_tile_sweep(sweep, 3, memory + UNIT, a, 3 * LINE, offsets, STEPS, b, memory + SUMS, ROW, 0)
+        call_tile_sweep(sweep, 3, memory + UNIT, a, 3 * LINE, offsets, STEPS, b, memory + SUMS, ROW, 0, 0)
     release()
 
 

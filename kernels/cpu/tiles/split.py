@@ -15,11 +15,11 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, TERMS
+from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, STREAMS, TERMS
 from bslite.kernels.cpu.vector.bfloat16 import rounded_ir
 from bslite.kernels.cpu.vector.lanes import all_ints, ints_of
 from bslite.kernels.cpu.vector.memory import load, load_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, prefetch_ir, primitive, vec_t
 
 
 @functools.cache
@@ -85,6 +85,12 @@ def any_bit(builder, x):
     return builder.icmp_unsigned("!=", builder.bitcast(x, whole), ir.Constant(whole, 0))
 
 
+@primitive(types.void, i64)
+def fetch_far(builder, address):
+    """Brings a line of memory into L2."""
+    prefetch_ir(builder, address, level=2)
+
+
 def _pixels_splitter(parts):
     """`split_pixels` into so many parts."""
     one = parts == 1
@@ -94,9 +100,13 @@ def _pixels_splitter(parts):
     pairs = TERMS // (2 * LANES)
 
     @register_jitable
-    def split(x, x_col, count, groups, depth, to, pixel, seen):
+    def split(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen):
         for _ in range(count):
             line, source = to, x
+            for _ in range(lines):
+                for stream in range(STREAMS):
+                    fetch_far(fetch + stream * apart)
+                fetch += LINE
             for _ in range(groups):
                 for _ in range(depth // TERMS):
                     for n in range(pairs):
@@ -124,13 +134,14 @@ _into_three, _into_two, _into_one = map(_pixels_splitter, (3, 2, 1))
 
 
 @register_jitable
-def split_pixels(x, x_col, count, groups, depth, parts, to, pixel, seen):
+def split_pixels(x, x_col, count, groups, depth, parts, to, pixel, fetch, apart, lines, seen):
     """Splits ``count`` pixels of ``groups`` times ``depth`` channels, ``x_col`` bytes apart, to ``to``,
     ``pixel`` bytes apart: for each block of 32 channels of a group a line of cells for each part, zeros
-    beyond ``depth``. Returns ``seen`` with the bits of lanes that are not exact.
+    beyond ``depth``. Returns ``seen`` with the bits of lanes that are not exact. With each pixel ``lines``
+    lines of each of the streams are fetched, which begin at ``fetch``, ``apart`` bytes from one to the next.
     """
     if parts == 3:
-        return _into_three(x, x_col, count, groups, depth, to, pixel, seen)
+        return _into_three(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)
     if parts == 2:
-        return _into_two(x, x_col, count, groups, depth, to, pixel, seen)
-    return _into_one(x, x_col, count, groups, depth, to, pixel, seen)
+        return _into_two(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)
+    return _into_one(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)

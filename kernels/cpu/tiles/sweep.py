@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from numba import types
 
-from bslite.kernels.contracts.cpu.tiles import COLS, LINE, ROWS, TILE, TileSweep
+from bslite.kernels.contracts.cpu.tiles import COLS, LINE, ROWS, STREAMS, TILE, TileSweep
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.tiles import unit
 from bslite.kernels.cpu.vector import simd
@@ -20,7 +20,7 @@ from bslite.kernels.cpu.vector.simd import I64
 
 OF_A, OF_B = 4, 6  # numbers of the first tiles of A and B; 0 to 3 hold sums
 
-call_tile_sweep = caller(10)
+call_tile_sweep = caller(11)
 
 
 class Operands(NamedTuple):
@@ -35,6 +35,7 @@ class Operands(NamedTuple):
     sums: Any  # 32 rows of 32 float32
     sums_row: Any
     ahead: Any  # where a later B begins, of which each block of terms fetches into L2
+    apart: Any  # bytes between the streams that it is fetched in
 
 
 #: Quarters of the bytes of its own B that a block of terms may fetch.
@@ -63,10 +64,12 @@ def emit_block(
     below = builder.mul(op.a_row, const(ROWS))
     b_bytes = how.b_parts * 2 * TILE
     lines = quarters * b_bytes // 4 // LINE
+    streams = [builder.mul(op.apart, const(i)) for i in range(STREAMS)]
     products = len(how.pairs) * len(tiles)
 
     def step(k: Any, carried: list[Any]) -> list[Any]:
         b, ahead = carried
+        places = [builder.add(ahead, stream) for stream in streams] if lines else []
         cell = builder.add(op.offsets, builder.shl(k, const(3)))
         a = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
         last_p = last_q = None
@@ -85,9 +88,10 @@ def emit_block(
             for i, j in tiles:
                 unit.product_ir(builder, op.unit, 2 * i + j, OF_A + i, OF_B + j)
                 for line in range(lines * done // products, lines * (done + 1) // products):
-                    simd.prefetch_ir(builder, builder.add(ahead, const(LINE * line)), level=2)
+                    place = builder.add(places[line % STREAMS], const(LINE * (line // STREAMS)))
+                    simd.prefetch_ir(builder, place, level=2)
                 done += 1
-        return [builder.add(b, const(b_bytes)), builder.add(ahead, const(LINE * lines))]
+        return [builder.add(b, const(b_bytes)), builder.add(ahead, const(LINE * lines // STREAMS))]
 
     loop(builder, op.steps, [op.b, op.ahead], step)
     for i, j in tiles:
@@ -114,9 +118,9 @@ def tile_sweep(products: int, b_parts: int) -> Kernel:
         }
         one_of(builder, which, bodies)
 
-    block = simd.primitive(types.void, *[types.int64] * 10)(emit)
+    block = simd.primitive(types.void, *[types.int64] * 11)(emit)
 
-    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead):
-        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead)
+    def sweep(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, apart):
+        block(which, unit, a, a_row, offsets, steps, b, sums, sums_row, ahead, apart)
 
-    return Kernel(sweep, f"tile_sweep_{products}_{b_parts}", 10)
+    return Kernel(sweep, f"tile_sweep_{products}_{b_parts}", 11)

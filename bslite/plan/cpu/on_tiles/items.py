@@ -1,7 +1,7 @@
 """The cut of a layer on tiles into items.
 
 As `choose_items` prices it, with what tiles add: a band of lines takes whole tiles of 16 outputs, and each
-block of panels splits the rows that the band reads.
+thread splits the rows that its bands read.
 """
 
 import functools
@@ -66,9 +66,12 @@ def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> 
     tiles, rest = divmod(rows, 2 * ROWS)
     high = tiles + (0.0 if not rest else HALF if rest <= ROWS else 1.0)
     read = lines * of.step + of.halo
-    item = panels * (high * of.block + lines * of.pixels * of.store) + read * of.split
-    items = of.images * bands * blocks
-    compute = -(-items // t) * (item + ITEM) + (UNEVEN * item if t > 1 else 0.0)
+    item = panels * (high * of.block + lines * of.pixels * of.store)
+    items = -(-of.images * bands * blocks // t)
+    splits = items if outer or of.sums else -(-items // blocks)
+    compute = items * (item + ITEM) + splits * read * of.split
+    if t > 1:
+        compute += UNEVEN * (item + read * of.split)
     band_bytes, block_bytes = read * of.kept + lines * panels * of.sums, of.weights / blocks
     all_bands = of.images * bands
     if not outer and of.weights < l2:

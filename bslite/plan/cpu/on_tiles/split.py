@@ -20,6 +20,7 @@ from bslite.kernels.contracts.cpu.tiles import (
     PARTS,
     ROW,
     ROWS,
+    STREAMS,
     TERMS,
     TILE,
     SplitConv,
@@ -50,7 +51,7 @@ WORTH = 0.9  # of the cycles of multiply-adds: what a layer on tiles must take l
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
-ONCE = 4 * ROWS  # outputs at most, for which large weights are split as they come
+FEW = 4 * ROWS  # outputs whose parts stay in L2, however long rows are
 LARGE = 32 << 20  # bytes of weights that caches do not keep from one call to the next
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
@@ -103,12 +104,11 @@ class Passes(NamedTuple):
 
     part: int
     ahead: int
-    first_ahead: int
+    first_lines: int
     quarters: int
     sums: int
     panel_sums: int
     chunk_sums: int
-    split_at: int
 
 
 #: Where packed weights begin, elements from image to image, and views to read.
@@ -116,32 +116,20 @@ Packed = tuple[Operand, int, list[View]]
 
 
 class Weights(NamedTuple):
-    """What packs weights, given the parts of x and theirs. Of a parameter: its ``key``, and what packs it
-    whole, as panels of float32.
-    """
+    """What packs weights, given the parts of x and theirs; the parameter that they are, if it is one."""
 
     packed: Callable[[int, int], Packed]
     key: str | None = None
-    whole: Callable[[], Operand] | None = None
 
 
-def stored(
-    b: CpuBuilder, key: str, groups: int, channels: int, recipe: str = "", **how: Any
-) -> Weights:  # fmt: skip
-    """The weights that are the parameter ``key``, of ``channels`` for each of the ``groups``; ``recipe``:
-    what the names of its recipes begin with.
-    """
+def stored(b: CpuBuilder, key: str, groups: int, recipe: str = "", **how: Any) -> Weights:
+    """The weights that are the parameter ``key``; ``recipe``: what the name of its recipe begins with."""
 
     def packed(parts: int, b_parts: int) -> Packed:
         split = {"parts": parts, "b_parts": b_parts, "groups": groups}
         return Operand(b.const(recipe + "split_panels", key, **split, **how), 0), 0, []
 
-    def whole() -> Operand:
-        lanes = b.machine.lanes
-        width = min(PANEL // lanes, -(-channels // lanes))
-        return Operand(b.const(recipe + "panels", key, lanes=lanes, width=width, groups=groups, **how), 0)
-
-    return Weights(packed, key, whole)
+    return Weights(packed, key)
 
 
 def split_conv(
@@ -169,7 +157,7 @@ def split_conv(
     wide = (size.pixels - 1) * col_step + reach_cols
     panels = -(-mine // PANEL)
     group_bytes = panels * of.steps * b_parts * 2 * TILE
-    by_chunks = not direct and of.window.taps == of.groups == 1 < ONCE < size.made and of.steps > CHUNK_STEPS
+    by_chunks = not direct and of.window.taps == of.groups == 1 < FEW < size.made and of.steps > CHUNK_STEPS
     near_blocks = CHUNK_STEPS if by_chunks else of.blocks  # whose parts are there at a time
     all_rows = size.images * size.planes * size.lines * row_step
     items = tile_items(
@@ -189,23 +177,16 @@ def split_conv(
         lie = _where_they_are(b, of, size, x, near)
     else:
         lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
-    once = size.made <= ONCE and size.images * size.planes * items.bands == 1  # that weights are read
-    fewer = b_parts * 2 > 4  # bytes as they are
-    on_the_way = weights.whole is not None and once and fewer and group_bytes * of.groups > 2 * machine.l2
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
-    passes, scratch = _passes(b, of, b_parts, blocks, group_bytes * of.groups, on_the_way, lie.end)
+    read = deep.taps * wide * ((items.band_lines - 1) * row_step + reach_rows)
+    passes, scratch = _passes(b, of, b_parts, blocks, read, group_bytes * of.groups, lie.end)
     if by_chunks:
         panel_bytes, sums_bytes = of.steps * b_parts * 2 * TILE, BLOCK * blocks
         passes = passes._replace(
             ahead=panel_bytes, panel_sums=sums_bytes, chunk_sums=lie.end + sums_bytes * items.block_panels
         )
         scratch = passes.chunk_sums + sums_bytes
-    weights_image, more = 0, list[View]()
-    if on_the_way and weights.whole is not None:
-        at_weights = weights.whole()
-        group_bytes = 4 * of.window.taps * of.depth * machine.lanes * -(-mine // machine.lanes)
-    else:
-        at_weights, weights_image, more = weights.packed(parts, b_parts)
+    at_weights, weights_image, more = weights.packed(parts, b_parts)
     table, added = b.const("offsets", values=lie.offsets), bias()
     if added is not None:
         at_bias, more = added.start, [*more, added]
@@ -281,27 +262,22 @@ def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near)
 
 
 def _passes(
-    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, weight_bytes: int, on_the_way: bool, at: int
+    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, read: int, weight_bytes: int, at: int
 ) -> tuple[Passes, int]:
-    """How the weights pass the ``blocks`` of 32 outputs of an item, whose sums may lie in scratch memory from
-    ``at`` on; and where that ends.
+    """How the weights pass the ``blocks`` of 32 outputs of an item, which reads so many pixels and whose sums
+    may lie in scratch memory from ``at`` on; and where that ends.
 
-    Large weights for few outputs are split on the way, because they are fewer bytes as they are. All that L2
-    does not keep are fetched ahead, by all blocks of outputs alike.
+    All weights that L2 does not keep are fetched ahead, by all blocks of outputs alike; the first ones while
+    pixels are split.
     """
     how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
     if b.machine.tile_products == 1 and blocks > 4:  # fewer do not pay for sums that go on
         part = min(part, how.near // step_bytes)
-    chunk_sums = end = at + BLOCK * (blocks if part < of.steps or on_the_way else 1)
+    chunk_sums = end = at + BLOCK * (blocks if part < of.steps else 1)
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
-    if on_the_way:
-        part = max(1, min(part, how.on_the_way // step_bytes))
-        quarters = (2 if blocks == 1 else 1) if how.ahead else 0
-        return Passes(part, 0, 0, quarters, at, 0, chunk_sums, end), end + part * step_bytes
     far = how.ahead and weight_bytes >= b.machine.l2 / 4
-    ahead = how.distance if blocks == 1 else part * step_bytes
-    first = how.distance if how.ahead and weight_bytes > how.distance else 0
-    return Passes(part, ahead, first, -(-4 // blocks) if far else 0, at, 0, chunk_sums, 0), end
+    first = -(-part * step_bytes // (LINE * STREAMS * read)) if how.ahead else 0
+    return Passes(part, part * step_bytes, first, -(-4 // blocks) if far else 0, at, 0, chunk_sums), end
 
 
 @functools.lru_cache(4096)

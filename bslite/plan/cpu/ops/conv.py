@@ -179,9 +179,7 @@ def _on_tiles(
         weights = computed(b, layer, matrices)
     else:
         key = layer.node.params["weight"]
-        weights = stored(
-            b, key, filters.groups, filters.group_channels, filters.recipe, **how_of(window, filters)
-        )
+        weights = stored(b, key, filters.groups, filters.recipe, **how_of(window, filters))
     of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,

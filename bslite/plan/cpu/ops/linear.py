@@ -50,7 +50,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k)
     if weight is None:
-        pack, weights = None, stored(b, node.params["weight"], 1, k)
+        pack, weights = None, stored(b, node.params["weight"], 1)
     else:
         outer, inner = weight.strides
         matrices = Matrices(weight, weight.offset, c, k, inner, outer)
