@@ -51,7 +51,7 @@ WORTH = 0.9  # of the cycles of multiply-adds: what a layer on tiles must take l
 ALL = 1 << 40  # rows, or planes, of an image whose windows are all inside
 PANEL = 2 * COLS  # columns of a panel
 CHUNK_STEPS = LONGEST // TERMS  # blocks of terms that are summed at a time
-FEW = 4 * ROWS  # outputs whose parts stay in L2, however long rows are
+FEW = 3 * ROWS  # outputs whose parts stay in L2, however long rows are
 LARGE = 32 << 20  # bytes of weights that caches do not keep from one call to the next
 PIXEL = Window(NONE, NONE, NONE)  # of a product of rows
 
