@@ -80,8 +80,7 @@ def _walk(job):
         items = load_int(step + 8)
         after = load_int(step + 16)  # the number of leading steps that must be done first
         finished = counters + s * stride
-        if scratch_bytes:
-            store_int(scratch, 0)
+        begun = scratch_bytes == 0
         for turn in range(shares):
             share = (slot + turn) % shares
             first, last = items * share // shares, items * (share + 1) // shares
@@ -94,6 +93,9 @@ def _walk(job):
                 complete += 1
             item = first + fetch_add(claimed, 1)
             while item < last:
+                if not begun:  # before it has an item, a thread writes nothing: its memory may be another job's
+                    store_int(scratch, 0)
+                    begun = True
                 if trace:
                     start = clock()
                     call_item(kernel, step, bases, item, scratch)
