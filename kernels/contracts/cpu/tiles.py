@@ -82,25 +82,26 @@ class SplitConv(OnTiles, kernel="split_conv"):
 
     Items are images x ``bands`` of lines x ``blocks`` of panels; the blocks are outermost if
     ``blocks_outer``. The planes of a volume, ``planes`` each, count as images. An item first splits the
-    pixels that its band reads into scratch memory, unless the thread's item before did: phase by phase (``row_phases`` x ``col_phases``, the
-    strides of the windows), so that windows of neighbouring outputs are neighbours, ``pitch`` pixels from
-    line to line. There the outputs of all lines are one line, in which ``pitch - pixels`` at the end of each
-    are not used. A pixel has ``blocks_of_terms`` times so many parts of 32 channels for each of the
-    ``groups``, and begins ``pixel`` bytes after the one before; a phase begins ``plane`` bytes after the
-    phase before, and what the next plane of a window reads ``slab`` bytes on. Weights have ``b_parts`` parts.
+    pixels that its band reads into scratch memory, unless the thread's item before did: phase by phase
+    (``row_phases`` x ``col_phases``, the strides of the windows), so that windows of neighbouring outputs are
+    neighbours, ``pitch`` pixels from line to line. There the outputs of all lines are one line, in which
+    ``pitch - pixels`` at the end of each are not used. A pixel has ``blocks_of_terms`` times so many parts of
+    32 channels for each of the ``groups``, and begins ``pixel`` bytes after the one before; a phase begins
+    ``plane`` bytes after the phase before, and what the next plane of a window reads ``slab`` bytes on.
+    Weights have ``b_parts`` parts.
 
     ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
     of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
     pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
     ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters
-    (0, 1, 2 or 4 at a time). The first part of an item's weights is fetched while its pixels are split:
-    ``first_lines`` lines of each of the streams with each pixel. Sums of outputs lie at ``sums`` of scratch memory, ``ROW`` bytes each (those
-    of 32 at a time, where a part is the whole sum), those of a chunk that is not the first at ``chunk_sums``.
-    Row r of the window of line l is row ``start + l * row_step + r`` of the image, which has ``rows``, and
-    plane t of the window of plane p is plane ``deep_start + p * deep_step + t * deep_dilation`` of
-    ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel has the weights of 32
-    channels of a group. The flag is raised by numbers whose parts are
-    not exact: NaN, infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.
+    (0, 1, 2 or 4 at a time). The first part of an item's weights is fetched while its pixels are split,
+    ``first_lines`` lines of each of the streams with each pixel. Sums of outputs lie at ``sums`` of scratch
+    memory, ``ROW`` bytes each (those of 32 at a time, where a part is the whole sum), those of a chunk that
+    is not the first at ``chunk_sums``. Row r of the window of line l is row ``start + l * row_step + r`` of
+    the image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step
+    + t * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel
+    has the weights of 32 channels of a group. The flag is raised by numbers whose parts are not exact: NaN,
+    infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.
 
     With ``by_chunks`` (windows of one pixel, one group) the pixels are split chunk by chunk, because whole
     ones would not stay in L2: all panels of an item pass a chunk before the next is split. ``offsets`` are

@@ -93,7 +93,9 @@ def _walk(job):
                 complete += 1
             item = first + fetch_add(claimed, 1)
             while item < last:
-                if not begun:  # before it has an item, a thread writes nothing: its memory may be another job's
+                if (
+                    not begun
+                ):  # before it has an item, a thread writes nothing: its memory may be another job's
                     store_int(scratch, 0)
                     begun = True
                 if trace:

@@ -284,7 +284,7 @@ def split_conv(step, bases, item, scratch):
         channel_bytes = 4 * (group * channels + nth * 2 * COLS)
         bias = biases + 4 * (group * padded + nth * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
-        done, from_there = begin, begin if by_chunks else 0
+        done, split_from = begin, begin if by_chunks else 0
         sums_of_panel = s.sums + (panel - first_panel) * panel_sums
         while done < stop:
             end = min(steps, begin + chunk)
@@ -298,6 +298,7 @@ def split_conv(step, bases, item, scratch):
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
                 quarters = min(s.quarters, 4 - fetched)
+                terms = offsets + 8 * (done - split_from)
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
                 sums = scratch + s.chunk_sums + first * ROW if begin else whole
@@ -306,7 +307,7 @@ def split_conv(step, bases, item, scratch):
                         s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes
                     )
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
-                                offsets + 8 * (done - from_there), count, b, sums, ROW, ahead, apart)  # fmt: skip
+                                terms, count, b, sums, ROW, ahead, apart)  # fmt: skip
                 ahead += count * step_bytes * quarters // (4 * STREAMS)
                 fetched += quarters
                 if done + count < end:
