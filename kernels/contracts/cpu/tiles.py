@@ -29,9 +29,9 @@ PARTS = {6: 3, 3: 2, 1: 1}
 PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
 BLOCK = 2 * ROWS * ROW  # bytes of the sums of a block
-#: Bytes of scratch memory before an item's pixels: which ones they are, tiles of a unit that is emulated, the
-#: sums of a block, settings of the unit.
-SPLIT, UNIT = 0, LINE
+#: Bytes of scratch memory before an item's pixels: the number of the band that they are, and of the first one
+#: that the thread met in the step; tiles of a unit that is emulated, the sums of a block, settings of the unit.
+SPLIT, FIRST, UNIT = 0, 8, LINE
 SUMS = UNIT + 8 * TILE
 CONFIG = SUMS + BLOCK
 HEAD = CONFIG + 64
@@ -95,7 +95,8 @@ class SplitConv(OnTiles, kernel="split_conv"):
     pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
     ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters
     (0, 1, 2 or 4 at a time). The first part of an item's weights is fetched while its pixels are split,
-    ``first_lines`` lines of each of the streams with each pixel. Sums of outputs lie at ``sums`` of scratch
+    ``first_lines`` lines of each of the streams with each pixel. Unless weights are ``far``, they are there
+    from a thread's second band on. Sums of outputs lie at ``sums`` of scratch
     memory, ``ROW`` bytes each (those of 32 at a time, where a part is the whole sum), those of a chunk that
     is not the first at ``chunk_sums``. Row r of the window of line l is row ``start + l * row_step + r`` of
     the image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step
@@ -160,6 +161,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     ahead: int
     first_lines: int
     quarters: int
+    far: int
     sums: int
     panel_sums: int
     chunk_sums: int

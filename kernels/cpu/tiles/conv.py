@@ -13,6 +13,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.tiles import (
     COLS,
     CONFIG,
+    FIRST,
     HEAD,
     LINE,
     ROW,
@@ -245,7 +246,7 @@ def split_conv(step, bases, item, scratch):
     steps, offsets, pixel, pitch, pixels = s.steps, s.offsets, s.pixel, s.pitch, s.pixels
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
     sweep, depth = s.sweep, s.depth
-    activation = 0 if has_cells else s.activation  # of results rounded behind it, block by block
+    activation = s.activation
     step_bytes = s.b_parts * 2 * TILE
     panel_bytes = steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
@@ -255,15 +256,19 @@ def split_conv(step, bases, item, scratch):
     chunk, by_chunks, panel_sums = s.chunk, s.by_chunks, s.panel_sums
 
     x = s.x + number * s.x_image + plane * s.x_plane
-    band, mine = scratch + HEAD, 1 + image * s.lines + first_line
+    band, mine, held = scratch + HEAD, 1 + image * s.lines + first_line, load_int(scratch + SPLIT)
+    if held == 0:
+        store_int(scratch + FIRST, mine)
+    store_int(scratch + SPLIT, mine)
+    fetches = s.far or load_int(scratch + FIRST) == mine  # else the weights have come into L2 before
     first_weights = weights + first_panel // group_panels * s.group_weight_bytes
     first_weights += first_panel % group_panels * panel_bytes
-    apart = s.part * step_bytes // STREAMS
+    most = s.quarters if fetches else 0
+    apart = s.part * step_bytes // STREAMS if fetches else 0
     if s.direct:
         band = x + first_line * s.x_line
-    elif not by_chunks and load_int(scratch + SPLIT) != mine:
+    elif not by_chunks and held != mine:
         _split_band(s, x, plane, first_line, lines, depth, band, first_weights, apart)
-        store_int(scratch + SPLIT, mine)
     configure(scratch + CONFIG)
     for turn in range((last_panel - first_panel) * ((steps + chunk - 1) // chunk if by_chunks else 1)):
         begin, panel = 0, first_panel + turn
@@ -297,7 +302,7 @@ def split_conv(step, bases, item, scratch):
             fetched = 0
             for first in range(0, outputs, 2 * ROWS):
                 rows = min(2 * ROWS, outputs - first)
-                quarters = min(s.quarters, 4 - fetched)
+                quarters = min(most, 4 - fetched)
                 terms = offsets + 8 * (done - split_from)
                 which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
@@ -327,6 +332,8 @@ def split_conv(step, bases, item, scratch):
                             _store_rounded(s, at, width, here, to, place, r, bias, low, high)
                         else:
                             _finish(s, at, width, here, to, y_col, r, bias, low, high)
+                            if activation:
+                                call_activation(activation, to, width, y_col, here, s.act_a_cell)
                     else:  # between lines: nobody's outputs
                         width = min(rows - row, pitch - col)
                     row += width
@@ -336,11 +343,4 @@ def split_conv(step, bases, item, scratch):
             done += count
             if done == end:
                 begin = end
-        if stop < steps:
-            continue
-        if activation:
-            for line in range(lines):
-                count = pixels - short if line == lines - 1 else pixels
-                call_activation(activation, y + line * y_line + channel_bytes, count, y_col, here,
-                                s.act_a_cell)  # fmt: skip
     release()

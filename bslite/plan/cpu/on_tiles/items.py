@@ -50,7 +50,7 @@ def tile_items(machine: Machine, of: Band) -> Items:
         for blocks in parts_worth_trying(of.panels):
             if of.images * bands * blocks > 4096:
                 continue
-            for outer in (False, True):
+            for outer in (False, True) if of.images * bands > 1 else (False,):
                 price = _price(machine, of, bands, blocks, outer)
                 if price < cost * 0.999:
                     lines, panels = -(-of.lines // bands), -(-of.panels // blocks)
@@ -72,6 +72,9 @@ def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> 
     compute = items * (item + ITEM) + splits * read * of.split
     if t > 1:
         compute += UNEVEN * (item + read * of.split)
+    # From memory, a thread's weights come while its first band meets them, or it waits.
+    first = -(-items // (of.images * bands)) if outer else min(items, blocks)
+    compute += max(0.0, first * (of.weights / blocks / machine.memory_bytes_per_cycle - item))
     band_bytes, block_bytes = read * of.kept + lines * panels * of.sums, of.weights / blocks
     all_bands = of.images * bands
     if not outer and of.weights < l2:

@@ -106,6 +106,7 @@ class Passes(NamedTuple):
     ahead: int
     first_lines: int
     quarters: int
+    far: int
     sums: int
     panel_sums: int
     chunk_sums: int
@@ -267,17 +268,17 @@ def _passes(
     """How the weights pass the ``blocks`` of 32 outputs of an item, which reads so many pixels and whose sums
     may lie in scratch memory from ``at`` on; and where that ends.
 
-    All weights that L2 does not keep are fetched ahead, by all blocks of outputs alike; the first ones while
-    pixels are split.
+    Weights are fetched ahead, by all blocks of outputs alike, the first ones while pixels are split: those
+    that L2 keeps once, others for each band.
     """
     how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
     if b.machine.tile_products == 1 and blocks > 4:  # fewer do not pay for sums that go on
         part = min(part, how.near // step_bytes)
     chunk_sums = end = at + BLOCK * (blocks if part < of.steps else 1)
     end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
-    far = how.ahead and weight_bytes >= b.machine.l2 / 4
+    quarters, far = -(-4 // blocks) if how.ahead else 0, int(weight_bytes >= b.machine.l2 / 4)
     first = -(-part * step_bytes // (LINE * STREAMS * read)) if how.ahead else 0
-    return Passes(part, part * step_bytes, first, -(-4 // blocks) if far else 0, at, 0, chunk_sums), end
+    return Passes(part, part * step_bytes, first, quarters, far, at, 0, chunk_sums), end
 
 
 @functools.lru_cache(4096)
