@@ -30,7 +30,7 @@ PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0)
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
 BLOCK = 2 * ROWS * ROW  # bytes of the sums of a block
 #: Bytes of scratch memory before an item's pixels: the number of the band that they are, and of the first one
-#: that the thread met in the step; tiles of a unit that is emulated, the sums of a block, settings of the unit.
+#: that the thread met in the step; tiles of a unit that is emulated; sums of a block; settings of the unit.
 SPLIT, FIRST, UNIT = 0, 8, LINE
 SUMS = UNIT + 8 * TILE
 CONFIG = SUMS + BLOCK
