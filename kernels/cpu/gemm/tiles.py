@@ -11,7 +11,8 @@ from bslite.kernels.cpu.vector.ir import const, one_of
 
 LINE = 64
 PREFETCHES = 2  # cache lines of a later B that a tile fetches in one iteration
-AHEAD = 8 << 10  # bytes that a tile fetches its own B ahead
+AHEAD = 8 << 10  # bytes that numbers of few bits are fetched ahead, into L1
+OWN_AHEAD = 32 << 10  # bytes that a tile fetches its own B ahead, into L2: memory takes its time
 FEW = 3  # tiles of a B, up to which each fetches its own: too few to fetch a later one whole
 ROWS_PER_POINTER = 3  # x86 reaches p, p+s and p+2s by addressing modes alone
 
@@ -40,7 +41,7 @@ def prefetching(builder: Any, given: Any, size: int) -> Callable[[Any, Any], Non
         with builder.if_else(own) as (mine, later):
             with mine:
                 for place in range(0, size, LINE):
-                    simd.prefetch_ir(builder, builder.add(b, const(AHEAD + place)))
+                    simd.prefetch_ir(builder, builder.add(b, const(OWN_AHEAD + place)), level=2)
             with later:
                 for place in range(0, PREFETCHES * LINE, LINE):
                     simd.prefetch_ir(builder, builder.add(ahead, const(place)))
