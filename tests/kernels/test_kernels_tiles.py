@@ -241,6 +241,13 @@ def test_few_terms_are_as_exact(terms: int, monkeypatch: pytest.MonkeyPatch) -> 
     check(one_op("linear", x, weight=noise(64, terms)), x)
 
 
+def _only(spec: ModelSpec, x: Any, precision: str) -> Any:
+    """The record of the model's one step on tiles."""
+    plan = prepare(spec, [x], 1, False, tuning=Tuning(precision=bslite.Precision(precision))).plan
+    (record,) = (s.record for s in plan.steps if s.record.of_parts)
+    return record
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16_3x", "bfloat16"])
 @pytest.mark.parametrize(("terms", "outputs"), [(96, 32), (1500, 70), (2100, 33)])
 @pytest.mark.parametrize("rows", [1, 32, 40, 64, 130])
@@ -252,12 +259,14 @@ def test_weights_that_no_cache_holds(
     spec = one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs))
     with_tiles(monkeypatch.setattr, l2=1 << 24)
     want = bslite.run(spec, x, precision=precision)
+    assert not _only(spec, x, precision).far
     monkeypatch.undo()
     with_tiles(monkeypatch.setattr, l2=1 << 12)
     spec = one_op("linear", x, weight=noise(outputs, terms, seed=1), bias=noise(outputs))
-    plan = prepare(spec, [x], 1, False, tuning=Tuning(precision=bslite.Precision(precision))).plan
-    (record,) = (s.record for s in plan.steps if s.record.of_parts)
-    assert record.first_lines > 0 < record.quarters
+    record = _only(spec, x, precision)
+    assert record.far
+    assert record.first_lines > 0
+    assert record.quarters > 0
     made = ran(spec, x) if precision == "float32" else bslite.run(spec, x, precision=precision)
     assert made.tobytes() == want.tobytes()
 

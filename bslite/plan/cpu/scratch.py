@@ -3,7 +3,9 @@
 from bslite.plan.core.memory import ALIGN
 from bslite.plan.cpu.step import CpuPlan
 
-GAP = 2048  # elements behind a thread's memory: what it fetches ahead of its own is not another's
+#: Elements behind a thread's memory: what it fetches ahead of its own is not another's, and a stack whose
+#: steps need none may clear the eight bytes behind its own.
+GAP = 8192
 
 
 def bases_of(plan: CpuPlan) -> int:

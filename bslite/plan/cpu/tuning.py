@@ -25,7 +25,7 @@ class Banding:
 class Fetching:
     """How weights reach tiles of bfloat16."""
 
-    ahead: bool = True  # those that L2 does not keep are fetched before they are read
+    ahead: bool = True  # they are fetched before they are read
     near: int = 16 << 10  # bytes that stay in L1 while all outputs pass, of one product
 
 

@@ -29,8 +29,8 @@ PARTS = {6: 3, 3: 2, 1: 1}
 PAIRS = {6: ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0)), 3: ((1, 0), (0, 0), (0, 1)), 1: ((0, 0),)}
 ROW = 2 * COLS * 4  # bytes of a row of sums of a block: two by two tiles
 BLOCK = 2 * ROWS * ROW  # bytes of the sums of a block
-#: Bytes of scratch memory before an item's pixels: the number of the band that they are, and of the first one
-#: that the thread met in the step; tiles of a unit that is emulated; sums of a block; settings of the unit.
+#: Bytes of scratch memory before an item's pixels: the number of the band that they are; the thread's first
+#: item of the step; tiles of a unit that is emulated; sums of a block; settings of the unit.
 SPLIT, FIRST, UNIT = 0, 8, LINE
 SUMS = UNIT + 8 * TILE
 CONFIG = SUMS + BLOCK
@@ -94,12 +94,12 @@ class SplitConv(OnTiles, kernel="split_conv"):
     of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
     pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
     ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters
-    (0, 1, 2 or 4 at a time). The first part of an item's weights is fetched while its pixels are split,
-    ``first_lines`` lines of each of the streams with each pixel. Unless weights are ``far``, they are there
-    from a thread's second band on. Sums of outputs lie at ``sums`` of scratch
-    memory, ``ROW`` bytes each (those of 32 at a time, where a part is the whole sum), those of a chunk that
-    is not the first at ``chunk_sums``. Row r of the window of line l is row ``start + l * row_step + r`` of
-    the image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step
+    (0, 1, 2 or 4 at a time). An item that splits its pixels fetches its first part of the weights meanwhile,
+    ``first_lines`` lines of each of the streams with each pixel. Unless weights are ``far``, only those are
+    fetched that the thread has not met in the step. Sums of outputs lie at ``sums`` of scratch memory,
+    ``ROW`` bytes each (those of 32 at a time, where a part is the whole sum), those of a chunk that is not
+    the first at ``chunk_sums``. Row r of the window of line l is row ``start + l * row_step + r`` of the
+    image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step
     + t * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel
     has the weights of 32 channels of a group. The flag is raised by numbers whose parts are not exact: NaN,
     infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.

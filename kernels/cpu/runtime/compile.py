@@ -84,8 +84,8 @@ class StepKernel(Kernel):
 
     ``step`` is the address of the step's record, whose int64 cells ``fields`` names; ``bases`` is the address
     of the table of buffer addresses; ``item`` is the number of one of the step's independent work items;
-    ``scratch`` is the address of this thread's own memory, which begins with eight zeros for the first item
-    that the thread does of a step: those after it find what that one left.
+    ``scratch`` is the address of this thread's own memory, if the plan has any: its first eight bytes are
+    zero at the thread's first item of a step, and later items find what the one before left.
     """
 
     fields: tuple[str, ...]

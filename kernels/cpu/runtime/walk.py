@@ -80,7 +80,7 @@ def _walk(job):
         items = load_int(step + 8)
         after = load_int(step + 16)  # the number of leading steps that must be done first
         finished = counters + s * stride
-        begun = scratch_bytes == 0
+        begun = scratch_bytes == 0  # no memory: nothing to clear
         for turn in range(shares):
             share = (slot + turn) % shares
             first, last = items * share // shares, items * (share + 1) // shares
@@ -93,9 +93,8 @@ def _walk(job):
                 complete += 1
             item = first + fetch_add(claimed, 1)
             while item < last:
-                if (
-                    not begun
-                ):  # before it has an item, a thread writes nothing: its memory may be another job's
+                # Before it has an item, a thread writes nothing: its memory may be another job's by now.
+                if not begun:
                     store_int(scratch, 0)
                     begun = True
                 if trace:

@@ -31,7 +31,7 @@ from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.tiles.split import any_bit, split_pixels
+from bslite.kernels.cpu.tiles.split import any_bit, fetch_far, split_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
 from bslite.kernels.cpu.vector import simd
@@ -228,6 +228,14 @@ def _store_rounded(s, sums, count, channels, c, place, r, bias, low, high):
         raise_flag(s.flag, 0)
 
 
+@register_jitable
+def _are_new(s, item, first):
+    """Whether a thread whose first item of the step was ``first`` has not met the weights of this one."""
+    if s.blocks_outer:
+        return item == first or item % (s.images * s.bands) == 0
+    return item - first < s.blocks
+
+
 @step_kernel(SplitConv)
 def split_conv(step, bases, item, scratch):
     """Computes one band of output lines by one block of panels of one image."""
@@ -258,17 +266,20 @@ def split_conv(step, bases, item, scratch):
     x = s.x + number * s.x_image + plane * s.x_plane
     band, mine, held = scratch + HEAD, 1 + image * s.lines + first_line, load_int(scratch + SPLIT)
     if held == 0:
-        store_int(scratch + FIRST, mine)
+        store_int(scratch + FIRST, item)
     store_int(scratch + SPLIT, mine)
-    fetches = s.far or load_int(scratch + FIRST) == mine  # else the weights have come into L2 before
+    fetches = s.far or _are_new(s, item, load_int(scratch + FIRST))
     first_weights = weights + first_panel // group_panels * s.group_weight_bytes
     first_weights += first_panel % group_panels * panel_bytes
     most = s.quarters if fetches else 0
-    apart = s.part * step_bytes // STREAMS if fetches else 0
+    of_first = s.part * step_bytes // STREAMS if fetches else 0  # bytes of each stream
     if s.direct:
         band = x + first_line * s.x_line
+        for place in range(0, of_first, LINE):
+            for stream in range(STREAMS):
+                fetch_far(first_weights + stream * of_first + place)
     elif not by_chunks and held != mine:
-        _split_band(s, x, plane, first_line, lines, depth, band, first_weights, apart)
+        _split_band(s, x, plane, first_line, lines, depth, band, first_weights, of_first)
     configure(scratch + CONFIG)
     for turn in range((last_panel - first_panel) * ((steps + chunk - 1) // chunk if by_chunks else 1)):
         begin, panel = 0, first_panel + turn
@@ -281,7 +292,7 @@ def split_conv(step, bases, item, scratch):
                 terms = min(chunk * TERMS, depth - begin * TERMS)
                 there = x + 4 * TERMS * begin
                 _split_band(
-                    s, there, plane, first_line, lines, terms, band, first_weights, 0 if begin else apart
+                    s, there, plane, first_line, lines, terms, band, first_weights, 0 if begin else of_first
                 )
         group, nth = panel // group_panels, panel % group_panels
         panel_weights = weights + group * s.group_weight_bytes + nth * panel_bytes
@@ -289,15 +300,18 @@ def split_conv(step, bases, item, scratch):
         channel_bytes = 4 * (group * channels + nth * 2 * COLS)
         bias = biases + 4 * (group * padded + nth * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
-        done, split_from = begin, begin if by_chunks else 0
+        done, start, split_from = begin, begin, begin if by_chunks else 0
         sums_of_panel = s.sums + (panel - first_panel) * panel_sums
         while done < stop:
             end = min(steps, begin + chunk)
             count = min(s.part, end - done)
             b = panel_weights + done * step_bytes
             ahead, apart = b + s.ahead, count * step_bytes // STREAMS
-            if by_chunks and panel == last_panel - 1:  # the first panel's next chunk
-                ahead = first_weights + end * step_bytes
+            if (
+                by_chunks and panel == last_panel - 1
+            ):  # the first panel's next chunk, or the next item's first
+                next_chunk = end if end < steps else (last_panel - first_panel) * steps
+                ahead = first_weights + (next_chunk + done - start) * step_bytes
             line, col = 0, 0
             fetched = 0
             for first in range(0, outputs, 2 * ROWS):

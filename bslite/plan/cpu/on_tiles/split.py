@@ -179,7 +179,7 @@ def split_conv(
     else:
         lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
-    read = deep.taps * wide * ((items.band_lines - 1) * row_step + reach_rows)
+    read = wide * items.band_lines * row_step  # of a plane: rows and planes that lie outside fetch nothing
     passes, scratch = _passes(b, of, b_parts, blocks, read, group_bytes * of.groups, lie.end)
     if by_chunks:
         panel_bytes, sums_bytes = of.steps * b_parts * 2 * TILE, BLOCK * blocks
@@ -265,11 +265,11 @@ def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near)
 def _passes(
     b: CpuBuilder, of: Sum, b_parts: int, blocks: int, read: int, weight_bytes: int, at: int
 ) -> tuple[Passes, int]:
-    """How the weights pass the ``blocks`` of 32 outputs of an item, which reads so many pixels and whose sums
-    may lie in scratch memory from ``at`` on; and where that ends.
+    """How the weights pass the ``blocks`` of 32 outputs of an item, which reads ``read`` pixels or more; its
+    sums may lie in scratch memory from ``at`` on. And where that ends.
 
-    Weights are fetched ahead, by all blocks of outputs alike, the first ones while pixels are split: those
-    that L2 keeps once, others for each band.
+    Weights are fetched ahead, by all blocks of outputs alike, the first ones while pixels are split. Those
+    that L2 keeps are fetched for a thread's first band only, larger ones for each.
     """
     how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
     if b.machine.tile_products == 1 and blocks > 4:  # fewer do not pay for sums that go on
