@@ -21,12 +21,15 @@ def _count(step: int, bases: int, item: int, scratch: int) -> None:
     store_int(scratch, 1 + item)
 
 
+COUNT = Kernel(_count, "test_count", 4)
+
+
 @pytest.fixture
 def counted() -> tuple[Job, np.ndarray, np.ndarray]:
     """A job of two such steps, what it has counted, and the memory of two threads."""
     found, memory = np.zeros(2, np.int64), np.full(2 * SLICE // 8, 5, np.int64)
     program = np.zeros((2, CELLS), np.int64)
-    program[:, :3] = Kernel(_count, "test_count", 4).address, ITEMS, 0
+    program[:, :3] = COUNT.address, ITEMS, 0
     program[1, 2] = 1
     job = Job(program, np.array([found.ctypes.data]), SLICE)
     job.scratch_at(memory.ctypes.data)

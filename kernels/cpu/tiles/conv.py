@@ -307,9 +307,8 @@ def split_conv(step, bases, item, scratch):
             count = min(s.part, end - done)
             b = panel_weights + done * step_bytes
             ahead, apart = b + s.ahead, count * step_bytes // STREAMS
-            if (
-                by_chunks and panel == last_panel - 1
-            ):  # the first panel's next chunk, or the next item's first
+            # Behind an item's last panel comes the next chunk of its first one, or the next item's first panel.
+            if by_chunks and panel == last_panel - 1:
                 next_chunk = end if end < steps else (last_panel - first_panel) * steps
                 ahead = first_weights + (next_chunk + done - start) * step_bytes
             line, col = 0, 0
