@@ -307,7 +307,7 @@ def split_conv(step, bases, item, scratch):
             count = min(s.part, end - done)
             b = panel_weights + done * step_bytes
             ahead, apart = b + s.ahead, count * step_bytes // STREAMS
-            # Behind an item's last panel comes the next chunk of its first one, or the next item's first panel.
+            # Behind the last panel comes the first one's next chunk, or the next item's first panel.
             if by_chunks and panel == last_panel - 1:
                 next_chunk = end if end < steps else (last_panel - first_panel) * steps
                 ahead = first_weights + (next_chunk + done - start) * step_bytes
