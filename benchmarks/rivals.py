@@ -45,11 +45,11 @@ class Times:
         others = {name: s for name, s in self.seconds.items() if not name.startswith("bslite")}
         return min(others, key=others.__getitem__) if others else None
 
-    def ratio_to(self, other: str | None) -> float | None:
-        """How many times as long as bslite ``other`` takes: the median over rounds of the ratio in each."""
-        if other is None or not {"bslite", other} <= self.rounds.keys():
+    def ratio_to(self, other: str | None, ours: str = "bslite") -> float | None:
+        """How many times as long as ``ours`` another takes: the median over rounds of the ratio in each."""
+        if other is None or not {ours, other} <= self.rounds.keys():
             return None
-        return median_ratio(self.rounds[other], self.rounds["bslite"])
+        return median_ratio(self.rounds[other], self.rounds[ours])
 
     @contextlib.contextmanager
     def noting(self, engine: str) -> Iterator[None]:

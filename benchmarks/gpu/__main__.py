@@ -86,7 +86,8 @@ def _measure(
 ) -> None:
     """One case."""
     engines = {
-        "autotuned": ("bslite", "max-autotune"), "recurrent": ("bslite", "torch", "torch-graph")
+        "autotuned": ("bslite", "max-autotune"),
+        "recurrent": ("bslite", "bslite-graph", "torch", "torch-graph"),
     }.get(result.part, QUICK)  # fmt: skip
     if case.copies:
         result.copies = case.copies * copying(device, case.x)

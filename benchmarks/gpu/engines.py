@@ -1,6 +1,7 @@
 """The rivals on the GPU, a small class each; inputs and weights lie there before anything is timed."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.gpu.case import Case
@@ -9,6 +10,28 @@ from benchmarks.peers.engines import Engine
 from benchmarks.rivals import Unavailable
 
 WARM = 3  # calls before a CUDA graph is captured, as torch's manual has it
+
+
+class Captured:
+    """The kernels of a call, captured by torch in a CUDA graph and replayed: no time on the host."""
+
+    def __init__(self, device: Host, call: Callable[[], Any]) -> None:
+        if device.kind != "cuda":
+            raise Unavailable("CUDA graphs need a GPU")
+        torch = device.torch
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM):
+                call()
+        torch.cuda.current_stream().wait_stream(side)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            self.made = call()
+
+    def __call__(self) -> Any:
+        self.graph.replay()
+        return self.made
 
 
 class Bslite(Engine):
@@ -28,6 +51,19 @@ class Bslite(Engine):
         return self.run(self.spec, self.x, backend=self.backend, layerwise=self.layerwise)
 
 
+class BsliteGraph(Bslite):
+    """The same in a CUDA graph of the caller's."""
+
+    name = "bslite-graph"
+
+    def __init__(self, case: Case, device: Host) -> None:
+        super().__init__(case, device)
+        self.captured = Captured(device, super().__call__)
+
+    def __call__(self) -> Any:
+        return self.captured()
+
+
 class BsliteLayerwise(Bslite):
     """The same kernels, one layer at a time."""
 
@@ -39,6 +75,7 @@ class Torch(Engine):
     """torch as it comes, images ``[N, C, H, W]``; cuDNN chooses its algorithms by trying them."""
 
     name = "torch"
+    against = "bslite"  # called alike
 
     def __init__(self, case: Case, device: Host) -> None:
         self.torch = device.torch
@@ -64,28 +101,17 @@ class TorchChannelsLast(Torch):
 
 
 class TorchGraph(Torch):
-    """torch's kernels captured in a CUDA graph and replayed: no time on the host."""
+    """torch in a CUDA graph."""
 
     name = "torch-graph"
+    against = "bslite-graph"
 
     def __init__(self, case: Case, device: Host) -> None:
         super().__init__(case, device)
-        if device.kind != "cuda":
-            raise Unavailable("CUDA graphs need a GPU")
-        torch = self.torch
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), torch.no_grad():
-            for _ in range(WARM):
-                self.module(self.x)
-        torch.cuda.current_stream().wait_stream(side)
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph), torch.no_grad():
-            self.made = self.module(self.x)
+        self.captured = Captured(device, super().__call__)
 
     def __call__(self) -> Any:
-        self.graph.replay()
-        return self.made
+        return self.captured()
 
 
 class TorchAutotuned(Torch):
@@ -108,6 +134,7 @@ class TorchAutotuned(Torch):
 
 
 ENGINES: dict[str, type[Engine]] = {
-    e.name: e for e in (Bslite, BsliteLayerwise, Torch, TorchChannelsLast, TorchGraph, TorchAutotuned)
+    e.name: e
+    for e in (Bslite, BsliteGraph, BsliteLayerwise, Torch, TorchChannelsLast, TorchGraph, TorchAutotuned)
 }
 QUICK = tuple(name for name in ENGINES if name != TorchAutotuned.name)

@@ -35,7 +35,7 @@ def as_dict(results: Sequence[Result], limits: Limits, header: dict[str, Any]) -
 
 def of_limits(result: Result, limits: Limits) -> float | None:
     """The floor's part of bslite's time."""
-    ours = result.seconds.get("bslite")
+    ours = result.seconds.get("bslite-graph", result.seconds.get("bslite"))
     return (result.copies or limits.floor(result.flops, result.bytes)) / ours if ours else None
 
 
@@ -51,8 +51,8 @@ def markdown(results: Sequence[Result], limits: Limits, header: dict[str, Any]) 
             what="failed or was left out",
         ),
         "ms: medians of interleaved rounds, by CUDA events; TF32 off for all. `torch / bslite`: median of "
-        "each round's ratio, above 1 bslite is faster. `share`: of bslite's time that its arithmetic takes "
-        "at the rate of SGEMM, or its weights, input and output at the speed of a copy; of stacks: that "
+        "each round's ratio, above 1 bslite is faster. `share`: of bslite's time, in a graph if there is one, that its "
+        "arithmetic takes at the rate of SGEMM, or its weights, input and output at the speed of a copy; of stacks: that "
         f"copying the image takes, once for every {BLOCKS} blocks.",
         f"{device['name']} (CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}): SGEMM "
         f"{limits.sgemm / 1e12:.1f} TFLOP/s, copy {limits.copy / 1e9:.0f} GB/s. {code_line(header)}",
@@ -64,17 +64,32 @@ def _table(part: str, results: Sequence[Result], limits: Limits) -> str:
         return ""
     engines = [e for e in ENGINES if any(e in r.seconds for r in results)]
     peers = [e for e in engines if not ENGINES[e].ours]
-    head = ["", "batch", *engines, *(f"{e} / bslite" for e in peers), "share", "error / bound", "same bits"]
+    against = {e: _against(e) for e in peers}
+    head = [
+        "",
+        "batch",
+        *engines,
+        *(f"{e} / {a}" for e, a in against.items()),
+        "share",
+        "error / bound",
+        "same bits",
+    ]
     rows = []
     for r in results:
         error = r.errors.get("bslite")
         row = [r.name, str(r.batch), *(ms(r.seconds.get(e), 3) for e in engines)]
-        row += [ratio(r.ratio_to(e)) for e in peers]
+        row += [ratio(r.ratio_to(e, a)) for e, a in against.items()]
         row += [share(of_limits(r, limits)), "-" if error is None or not r.bound else ratio(error / r.bound)]
         rows.append([*row, {True: "yes", False: "NO", None: "-"}[r.same_bits]])
-    means = [ratio(geometric_mean([r.ratio_to(e) for r in results])) for e in peers]
+    means = [ratio(geometric_mean([r.ratio_to(e, a) for r in results])) for e, a in against.items()]
     rows.append(["geometric mean", "", *[""] * len(engines), *means])
     return f"**{PARTS[part]}**\n\n{table(head, rows)}"
+
+
+def _against(rival: str) -> str:
+    """Which of ours is called as this rival is."""
+    found: str = getattr(ENGINES[rival], "against", "bslite")
+    return found
 
 
 def goals(results: Sequence[Result], limits: Limits) -> list[str]:
@@ -82,7 +97,8 @@ def goals(results: Sequence[Result], limits: Limits) -> list[str]:
     lines = []
     for part, (rivals, mean, least) in GOALS.items():
         for rival in rivals:
-            found = [x for r in results if r.part == part and (x := r.ratio_to(rival)) is not None]
+            ours = _against(rival)
+            found = [x for r in results if r.part == part and (x := r.ratio_to(rival, ours)) is not None]
             if not found:
                 lines.append(f"- {PARTS[part]}: not measured against {rival}.")
                 continue
@@ -92,7 +108,7 @@ def goals(results: Sequence[Result], limits: Limits) -> list[str]:
             wanted += [f"none under {least}"] * (least is not None)
             good = (mean is None or got >= mean) and (least is None or min(found) >= least)
             lines.append(
-                f"- {PARTS[part]}, {rival} / bslite: mean {got:.2f}, worst {min(found):.2f} of {len(found)}"
+                f"- {PARTS[part]}, {rival} / {ours}: mean {got:.2f}, worst {min(found):.2f} of {len(found)}"
                 f" ({', '.join(wanted)}): {'met' if good else 'NOT met'}."
             )
     shares = [x for r in results if r.part == "stacks" and (x := of_limits(r, limits)) is not None]

@@ -33,6 +33,7 @@ class GpuMachine:
 
     sms: int = 132
     lanes: int = 128  # float32 multiply-adds of an SM per cycle
+    maxima: int = 3  # integers whose maximum is one instruction: 2 before compute capability 9.0
     tensor_lanes: int = 1024  # TF32 multiply-adds of its tensor cores per cycle; 0: none, or no faster
     clock: float = 1.83e9
     register_bytes: int = 176 << 10  # of an SM's registers, that weights can live in

@@ -12,6 +12,8 @@ from support.noise import noise
 from bslite import reference
 from bslite.kernels.contracts.cuda.stack import Level, levels_of
 from bslite.kernels.cuda import KERNELS
+from bslite.kernels.cuda.math.functions import FUNCTIONS
+from bslite.kernels.cuda.stack.source import stack_source
 
 BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
 
@@ -45,9 +47,11 @@ def constants(stages: str, channels: int, seed: int = 0) -> list[Array]:
 
 def launched(
     stages: str, x: Array, numbers: list[Array], outside: list[Array], columns: int, turn: int = 1,
-    bands: int = 1, threads: int = 16,
+    bands: int = 1, threads: int = 16, known: bool = False, threes: int = 0,
 ) -> Array:  # fmt: skip
-    """The stack's result of x ``[N, H, W, C]``; the memory around it stays as it was."""
+    """The stack's result of x ``[N, H, W, C]``; the memory around it stays as it was. ``known``: steps from
+    column to column are compiled in.
+    """
     n, h, w, c = x.shape
     sizes = [(h, w)]
     for word in words_of(stages):
@@ -76,7 +80,7 @@ def launched(
     }  # fmt: skip
     made = launch(
         KERNELS["stack"], (groups * bands * n,), (threads,), given, stages=stages, columns=columns, turn=turn,
-        threads=threads,
+        threads=threads, steps=(c, c + 2) if known else (0, 0), threes=threes,
     )["y"].reshape(y.shape)  # fmt: skip
     assert (made[:, :, cols:] == 7).all()
     assert (made[..., c:] == 7).all()
@@ -139,9 +143,11 @@ def outside_of(stages: str, x: Array) -> list[Array]:
 
 
 def check(stages: str, x: Array, columns: int, **cut: int) -> None:
-    """Three-way; then each stage on its own gives the same bits."""
+    """Three-way; then each stage on its own gives the same bits, and so do other steps and maxima."""
     numbers, outside = constants(stages, x.shape[3]), outside_of(stages, x)
     got = launched(stages, x, numbers, outside, columns, **cut)
+    other = launched(stages, x, numbers, outside, columns, **cut, known=True, threes=1)
+    assert got.tobytes() == other.tobytes()
     exact = expected(stages, x, numbers, outside, np.float64)
     peer = expected(stages, x, numbers, outside, np.float32)
     assert rel_l2(got, exact) <= 4 * rel_l2(peer, exact) + TINY
@@ -185,19 +191,22 @@ def test_any_cut_gives_the_same_bits(columns: int, turn: int, bands: int) -> Non
     x = noise(1, 15, 17, 2, scale=2)
     numbers = constants(stages, 2)
     whole = launched(stages, x, numbers, [], 9)
-    other = launched(stages, x, numbers, [], columns, turn=turn, bands=bands)
-    assert whole.tobytes() == other.tobytes()
+    for threes in (0, 1):
+        other = launched(stages, x, numbers, [], columns, turn=turn, bands=bands, threes=threes)
+        assert whole.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("stages", [BLOCK, "avg:3,3,1,1,1,1,1,1,0 relu", "depthwise:3,3,1,1,1,1,1,1,0"])
+@pytest.mark.parametrize(
+    "stages", [BLOCK, f"{BLOCK} {BLOCK}", "avg:3,3,1,1,1,1,1,1,0 relu", "depthwise:3,3,1,1,1,1,1,1,0"]
+)
 def test_specials_reach_what_reads_them(stages: str, value: float) -> None:
     x = noise(1, 7, 8, 2, scale=2)
     numbers = constants(stages, 2)
     for r, c in itertools.product((0, 3, 6), (0, 4, 7)):
         there = x.copy()
         there[0, r, c, 1] = value
-        got = launched(stages, there, numbers, [], 4)
+        got = launched(stages, there, numbers, [], 4, threes=1)
         assert np.isfinite(got[..., 0]).all()
         want = expected(stages, there, numbers, [], np.float64)
         for find in (np.isnan, np.isposinf, np.isneginf):
@@ -208,3 +217,21 @@ def test_padding_never_wins() -> None:
     """All of minus infinity: the maximum is that, not a zero of the padding."""
     x = np.full((1, 4, 5, 1), -np.inf, np.float32)
     assert (launched("max:3,3,1,1,1,1,1,1", x, [np.zeros((0, 1), np.float32)], [], 2) == -np.inf).all()
+
+
+@pytest.mark.parametrize(
+    ("stages", "by_bits"),
+    [
+        (f"{BLOCK} {BLOCK}", True),
+        ("max:3,3,1,1,1,1,1,1 relu max:2,2,2,2,0,0,0,0", True),
+        ("affine relu max:3,3,1,1,1,1,1,1", True),
+        ("relu max:3,3,1,1,1,1,1,1", False),  # a NaN of the caller's may have a sign
+        ("affine silu max:3,3,1,1,1,1,1,1", False),
+        ("affine relu max:3,1,1,1,1,0,1,0", False),
+        ("affine relu avg:3,3,1,1,1,1,1,1,9", False),
+    ],
+)
+def test_which_maxima_are_of_integers(stages: str, by_bits: bool) -> None:
+    names = {"float32": np.float32, "functions": FUNCTIONS, "pairs": {}}
+    found = [stack_source(stages, 4, 1, 16, (0, 0), threes, names)[0] for threes in (1, 0)]
+    assert ["larger_bits" in text for text in found] == [by_bits, False]

@@ -100,6 +100,7 @@ def machine_of(device: Any) -> GpuMachine:
     return GpuMachine(
         sms=sms,
         lanes=lanes,
+        maxima=3 if recent else 2,
         tensor_lanes=TENSOR_LANES.get(tuple(device.compute_capability), 0),
         clock=clock or default.clock,
         # what the recurrent kernels can keep there; before 9.0 they need more registers for all else

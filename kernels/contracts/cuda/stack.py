@@ -112,13 +112,29 @@ def levels_of(stages: str) -> list[Level]:
     return levels
 
 
+def by_bits(level: Level, window: Window, first: bool) -> bool:
+    """Return whether the window's maxima of this level's values may be taken as those of integers, three at a
+    time, and zero for a fourth: a ReLU is the level's last function. ``first``: its values are the input's.
+
+    Numbers without a sign are in the order of their bits; those of a negative number are a negative integer,
+    which loses against zero. So do those of a NaN with a sign: arithmetic makes none, a caller may have some.
+    """
+    *before, final = [stage.name for stage in level.chain] or [""]
+    made = before[-1] == "affine" or ":" in before[-1] if before else not first
+    return window.kind == "max" and window.cols > 1 and final == "relu" and made
+
+
 class StackVariant(LaunchVariant):
-    """A thread takes ``columns`` columns of the result, ``turn`` rows in a turn of its loop."""
+    """A thread takes ``columns`` columns of the result, ``turn`` rows in a turn of its loop. ``steps``: x_col
+    and y_col, 0 for what the record says. ``threes``: three integers' maximum is one instruction.
+    """
 
     stages: str
     columns: int
     turn: int
     threads: int
+    steps: tuple[int, int] = (0, 0)
+    threes: int = 0
 
 
 class Stack(LaunchRecord, kernel="stack"):

@@ -73,6 +73,14 @@ if SIMULATED:
             return y if np.signbit(x) else x
         return x if x > y else y
 
+    def larger_bits(x, y):
+        """Return the larger of two values that are not negative; a NaN among them has no sign."""
+        return larger(x, y)
+
+    def larger_bits_relu(x, y):
+        """Return the largest of two values and 0; a NaN among them has no sign."""
+        return larger(larger(x, y), f(0.0))
+
     def smaller(x, y):
         """Return the smaller of two values, NaN if one is; -0 is below +0."""
         return -larger(-x, -y)
@@ -94,18 +102,23 @@ else:
     fma = libdevice.fmaf_rn
     as_int, as_float = libdevice.float_as_int, libdevice.int_as_float
 
-    def _of_two(instruction):
+    def _of_two(instruction, bits=False):
         @intrinsic
         def apply(typingctx, x, y):
             def codegen(context, builder, signature, args):
-                kind = ir.FunctionType(ir.FloatType(), [ir.FloatType()] * 2)
-                return builder.call(ir.InlineAsm(kind, f"{instruction} $0, $1, $2;", "=f,f,f"), args)
+                cell = ir.IntType(32) if bits else ir.FloatType()
+                kind = ir.FunctionType(cell, [cell] * 2)
+                letters = "=r,r,r" if bits else "=f,f,f"
+                given = [builder.bitcast(a, cell) for a in args]
+                made = builder.call(ir.InlineAsm(kind, f"{instruction} $0, $1, $2;", letters), given)
+                return builder.bitcast(made, ir.FloatType())
 
             return types.float32(types.float32, types.float32), codegen
 
         return apply
 
     larger, smaller = _of_two("max.NaN.f32"), _of_two("min.NaN.f32")
+    larger_bits, larger_bits_relu = _of_two("max.s32", bits=True), _of_two("max.relu.s32", bits=True)
 
 
 def __getattr__(name):

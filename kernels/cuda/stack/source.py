@@ -11,7 +11,7 @@ import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bslite.kernels.contracts.cuda.stack import Pointwise
+from bslite.kernels.contracts.cuda.stack import Pointwise, by_bits
 from bslite.kernels.cuda.stack.geometry import Geometry
 from bslite.kernels.cuda.stack.maxima import shared_blocks
 
@@ -37,11 +37,13 @@ def function(text: str, names: dict[str, Any]) -> Callable[..., None]:
 class _Source:
     """The lines of the function, and the state a thread carries from one turn of its loop to the next."""
 
-    def __init__(self, stages: str, columns: int, turn: int, threads: int) -> None:
+    def __init__(
+        self, stages: str, columns: int, turn: int, threads: int, steps: tuple[int, int], threes: int
+    ) -> None:
         self.geometry = g = Geometry(stages, columns, turn)
         self.levels, self.counts, self.inside, self.last = g.levels, g.counts, g.inside, g.last
         self.window, self.column = g.window, g.column
-        self.threads = threads
+        self.threads, self.steps, self.threes = threads, steps, threes
         self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self.depth = 1
@@ -78,8 +80,8 @@ class _Source:
         self.sizes()
         self.parameters()
         self.state()
-        self.add(f"x_turn = first_turn * {self.geometry.turn} * x_row")
-        self.add(f"y_turn = y_at + first_turn * {len(self.geometry.rows[-1])} * y_row")
+        self.add(f"x_turn = i64(first_turn) * {self.geometry.turn} * x_row")
+        self.add(f"y_turn = y_at + i64(first_turn) * {len(self.geometry.rows[-1])} * y_row")
         if self.last > 1:
             self.away_from_edges()
         self.add("for t in range(first_turn, last_turn):")
@@ -102,31 +104,40 @@ class _Source:
     def sizes(self) -> None:
         """Write the sizes, this thread's columns and rows, and the places of its elements."""
         last = self.last
+        for name, step in zip("xy", self.steps, strict=True):
+            if step:
+                self.add(f"{name}_col = {step}")
         for k in range(last + 1):
-            self.add(f"height{k} = i64(sizes[u64({2 * k})])")
-            self.add(f"width{k} = i64(sizes[u64({2 * k + 1})])")
-        self.add(
-            f"col{last} = min(i64(strip) * {self.geometry.columns}, width{last} - {self.geometry.columns})"
-        )
-        self.add("begin = i64(band) * band_rows")
-        self.add(f"end = min(begin + band_rows, height{last})")
+            self.add(f"height{k} = i32(sizes[u64({2 * k})])")
+            self.add(f"width{k} = i32(sizes[u64({2 * k + 1})])")
+        columns = self.geometry.columns
+        self.add(f"col{last} = i32(min(i32(strip) * {columns}, width{last} - {columns}))")
+        self.add("begin = i32(i32(band) * band_rows)")
+        self.add(f"end = i32(min(begin + band_rows, height{last}))")
         self.add(f"row{last} = begin")
         for k in range(last, 0, -1):
             w = self.window(k)
-            self.add(f"col{k - 1} = col{k} * {w.col_step} - {w.left}")
-            self.add(f"row{k - 1} = row{k} * {w.row_step} - {w.top}")
+            self.add(f"col{k - 1} = i32(col{k} * {w.col_step} - {w.left})")
+            self.add(f"row{k - 1} = i32(row{k} * {w.row_step} - {w.top})")
         for k in range(last):
-            self.add(f"from_left{k}, from_right{k} = i32(col{k}), i32(width{k} - col{k})")
+            self.add(f"from_left{k}, from_right{k} = col{k}, i32(width{k} - col{k})")
         rows = self.geometry.rows
-        self.add(f"first_turn = row0 // {self.geometry.turn}")
-        self.add(f"last_turn = (end - 1 - ({rows[last][0]})) // {len(rows[last])} + 1")
-        self.add("x_at = i64(image) * x_image + channel * x_channel")
+        self.add(f"first_turn = i32(row0 // {self.geometry.turn})")
+        self.add(f"last_turn = i32((end - 1 - ({rows[last][0]})) // {len(rows[last])} + 1)")
+        self.add("x_image_at = i64(image) * x_image + channel * x_channel")
+        self.add("x_at = x_image_at + i64(col0) * x_col")
         for c in range(self.counts[0]):
-            self.add(f"x_at{c} = x_at + ({self.column(0, c)}) * x_col")
-        self.add(f"y_at = i64(image) * y_image + channel * y_channel + col{last} * y_col")
+            if self.clamped(0, c):
+                self.add(f"x_at{c} = x_image_at + i64({self.column(0, c)}) * x_col")
+        self.add(f"y_at = i64(image) * y_image + channel * y_channel + i64(col{last}) * y_col")
         used = sum(p.name.startswith(("with:", "by:")) for level in self.levels for p in level.chain)
         for letter in OUTSIDE[:used]:
             self.add(f"{letter}_at = i64(image) * {letter}_image + channel * {letter}_channel")
+
+    def clamped(self, k: int, c: int) -> bool:
+        """Return whether column c of level k may be beyond the image's left or right edge."""
+        lo, hi = self.inside[k]
+        return not self.free and not lo <= c <= hi
 
     def away_from_edges(self) -> None:
         """Write the range of turns in which no row or column of any level is beyond an edge: they need no
@@ -134,12 +145,12 @@ class _Source:
         """
         last = self.last
         made = self.geometry.rows
-        self.add(f"first_free = -((-begin + ({made[last][0]})) // {len(made[last])})")
-        self.add(f"last_free = (end - 1 - ({made[last][-1]})) // {len(made[last])} + 1")
+        self.add(f"first_free = i32(-((-begin + ({made[last][0]})) // {len(made[last])}))")
+        self.add(f"last_free = i32((end - 1 - ({made[last][-1]})) // {len(made[last])} + 1)")
         for k in range(last):
             count = len(made[k])
-            self.add(f"first_free = max(first_free, i64({-(made[k][0] // count)}))")
-            self.add(f"last_free = min(last_free, (height{k} - 1 - ({made[k][-1]})) // {count} + 1)")
+            self.add(f"first_free = i32(max(first_free, {-(made[k][0] // count)}))")
+            self.add(f"last_free = i32(min(last_free, (height{k} - 1 - ({made[k][-1]})) // {count} + 1))")
             self.add(f"if col{k} < 0 or col{k} + {self.counts[k]} > width{k}:")
             self.add("    last_free = first_free")
 
@@ -190,9 +201,8 @@ class _Source:
         """Return the elements of the rows of level k, from the rows in each window."""
         w, found = self.window(k), []
         if w.kind == "max":
-            columns = [
-                self.largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])
-            ]
+            largest = self.by_threes if self.by_bits(k - 1) else self.largest
+            columns = [largest([[row[c] for row in rows] for rows in windows]) for c in range(self.counts[k])]
             return [list(row) for row in zip(*columns, strict=True)] if windows else []
         for rows in windows:
             if w.kind == "avg":
@@ -218,7 +228,7 @@ class _Source:
         last = k == self.last
         per_turn = len(self.geometry.rows[k])
         at = self.name("r")
-        self.add(f"{at} = t * {per_turn} + ({a})")
+        self.add(f"{at} = i32(t * {per_turn} + ({a}))")
         if not self.free:
             self.add(f"if begin <= {at} < end:" if last else f"if 0 <= {at} < height{k}:")
             self.depth += 1
@@ -226,11 +236,13 @@ class _Source:
             row = [self.name("a") for _ in range(self.counts[0])]
             self.add(f"x_line = x_turn + {a} * x_row")
             for c, name in enumerate(row):
-                self.add(f"{name} = x[u64(x_line + x_at{c})]")
+                place = f"x_at{c}" if self.clamped(0, c) else f"x_at + {self.steps[0] * c or f'{c} * x_col'}"
+                self.add(f"{name} = x[u64(x_line + {place})]")
         elif self.window(k).kind == "avg":
             row = self.divided(k, at, row)
         used = sum(p.name.startswith(("with:", "by:")) for level in self.levels[:k] for p in level.chain)
-        for i, stage in enumerate(self.levels[k].chain):
+        chain = self.levels[k].chain[: -1 if self.by_bits(k) else None]
+        for i, stage in enumerate(chain):
             if stage.name.startswith(("with:", "by:")):
                 row = self.with_outside(k, stage, OUTSIDE[used], at, row)
                 used += 1
@@ -239,14 +251,14 @@ class _Source:
         if last:
             self.add(f"y_line = y_turn + ({a}) * y_row")
             for c, value in enumerate(row):
-                self.add(f"y[u64(y_line + {c} * y_col)] = {value}")
+                self.add(f"y[u64(y_line + {self.steps[1] * c or f'{c} * y_col'})] = {value}")
             self.depth -= not self.free
             return row
         w = self.window(k + 1)
         row = self.masked(k, row, BEYOND[w.kind])
         if w.kind == "max":
             ranges = [row[c * w.col_step : c * w.col_step + w.cols] for c in range(self.counts[k + 1])]
-            row = self.largest(ranges)
+            row = self.by_threes(ranges, relu=True) if self.by_bits(k) else self.largest(ranges)
         elif w.kind == "avg":
             starts = (c * w.col_step for c in range(self.counts[k + 1]))
             row = [self.total(row[s : s + w.cols]) for s in starts]
@@ -300,7 +312,7 @@ class _Source:
         self.add(f"{letter}_line = {letter}_at + {at} * {letter}_row")
         found, made = [self.name("o") for _ in row], [self.name("e") for _ in row]
         for c, other in enumerate(found):
-            self.add(f"{other} = {letter}[u64({letter}_line + ({self.column(k, c)}) * {letter}_col)]")
+            self.add(f"{other} = {letter}[u64({letter}_line + i64({self.column(k, c)}) * {letter}_col)]")
         for to, value, other in zip(made, row, found, strict=True):
             pair = f"{value}, {other}" if kind == "with" else f"{other}, {value}"
             self.add(f"{to} = two_{name}({pair})")
@@ -321,6 +333,10 @@ class _Source:
             made.append(to)
         return made
 
+    def by_bits(self, k: int) -> bool:
+        """Return whether maxima of level k's values are taken as those of integers."""
+        return bool(self.threes) and k < self.last and by_bits(self.levels[k], self.window(k + 1), k == 0)
+
     def total(self, values: Sequence[str]) -> str:
         """Return the sum of the values, from the left."""
         acc = values[0]
@@ -329,6 +345,18 @@ class _Source:
             self.add(f"{to} = plus({acc}, {value})")
             acc = to
         return acc
+
+    def by_threes(self, windows: Sequence[Sequence[str]], relu: bool = False) -> list[str]:
+        """Return the largest of each window by bits, of zero, too, if ``relu``."""
+        found = []
+        for acc, *values in windows:
+            for i, value in enumerate(values, 1):
+                to = self.name("g")
+                last = relu and i == len(values)
+                self.add(f"{to} = {'larger_bits_relu' if last else 'larger_bits'}({acc}, {value})")
+                acc = to
+            found.append(acc)
+        return found
 
     def largest(self, windows: Sequence[Sequence[str]]) -> list[str]:
         """Return the largest of each window of one line of values; shared parts are computed once."""
@@ -356,9 +384,15 @@ class _Source:
 
 
 def stack_source(
-    stages: str, columns: int, turn: int, threads: int, names: dict[str, Any]
+    stages: str,
+    columns: int,
+    turn: int,
+    threads: int,
+    steps: tuple[int, int],
+    threes: int,
+    names: dict[str, Any],
 ) -> tuple[str, dict[str, Any]]:
     """Return the text, and its globals besides those in ``names``, which has float32, functions, pairs."""
-    s = _Source(stages, columns, turn, threads)
+    s = _Source(stages, columns, turn, threads, steps, threes)
     s.float32, s.functions, s.pairs = names["float32"], names["functions"], names["pairs"]
     return s.whole(), s.names

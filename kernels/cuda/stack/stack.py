@@ -9,7 +9,7 @@ import numpy as np
 from bslite.kernels.contracts.cuda.stack import Stack, StackVariant
 from bslite.kernels.cuda.math.cells import FLOATS
 from bslite.kernels.cuda.math.functions import FUNCTIONS
-from bslite.kernels.cuda.math.libm import fma, larger, plus, quotient, times
+from bslite.kernels.cuda.math.libm import fma, larger, larger_bits, larger_bits_relu, plus, quotient, times
 from bslite.kernels.cuda.runtime.device import cuda
 from bslite.kernels.cuda.runtime.kernel import kernel
 from bslite.kernels.cuda.stack.source import function, stack_source
@@ -17,11 +17,11 @@ from bslite.kernels.cuda.stack.source import function, stack_source
 THREADS = 64
 BLOCK = "max:3,3,1,1,1,1,1,1 affine relu"
 SAMPLES = [
-    StackVariant(stages, columns, turn, THREADS)
-    for stages, columns, turn in (
+    StackVariant(stages, columns, turn, THREADS, *more)
+    for stages, columns, turn, *more in (
         (BLOCK, 8, 2),
         (f"{BLOCK} {BLOCK}", 14, 2),
-        (f"{BLOCK} {BLOCK} {BLOCK}", 8, 2),
+        (f"{BLOCK} {BLOCK} {BLOCK}", 8, 2, (64, 64)),
         (f"{BLOCK} {BLOCK} {BLOCK} {BLOCK}", 2, 2),
         ("avg:2,2,2,2,0,0,0,0,4 with:add silu", 4, 1),
         ("affine relu avg:3,3,2,2,1,1,1,1,0", 4, 1),
@@ -33,8 +33,10 @@ SAMPLES = [
 f = np.float32
 
 
-@kernel(Stack, threads=THREADS, registers=216, samples=SAMPLES)
-def stack(stages: str, columns: int, turn: int, threads: int):
+@kernel(
+    Stack, threads=THREADS, registers=216, samples=SAMPLES, bounds=lambda variant: (variant["threads"], 1)
+)
+def stack(stages: str, columns: int, turn: int, threads: int, steps: tuple[int, int], threes: int):
     """Compute the stack ``stages`` (`contracts.cuda.stack`) of x ``[images, rows, cols, channels]``; its
     windows move in two axes. Each thread has one channel, ``columns`` columns of the result, and slides down
     ``band_rows`` rows.
@@ -69,10 +71,11 @@ def stack(stages: str, columns: int, turn: int, threads: int):
     """
     names = {
         "u": np.uint32, "i32": np.int32, "i64": np.int64, "u64": np.uint64, "f": f, "cuda": cuda, "fma": fma,
-        "larger": larger, "plus": plus, "times": times, "quotient": quotient,
+        "larger": larger, "larger_bits": larger_bits, "larger_bits_relu": larger_bits_relu, "plus": plus,
+        "times": times, "quotient": quotient,
         "ZERO": f(0.0), "ONE": f(1.0), "MINUS_ZERO": f(-0.0), "LEAST": f(-np.inf),
     }  # fmt: skip
     text, more = stack_source(
-        stages, columns, turn, threads, {"float32": f, "functions": FUNCTIONS, "pairs": FLOATS}
+        stages, columns, turn, threads, steps, threes, {"float32": f, "functions": FUNCTIONS, "pairs": FLOATS}
     )
     return function(text, {**names, **more})

@@ -107,6 +107,7 @@ for t in FLOATS:
 for way in ("rm", "rz", "rp"):
     _is(f"fma.{way}.f32", "f32", "f32 f32 f32", f"directed(a, b, c, {'mzp'.index(way[1])})")
     _is(f"add.{way}.f32", "f32", "f32 f32", f"directed(a, type_f32(1), b, {'mzp'.index(way[1])})")
+_is("max.relu.s32", "s32", "s32 s32", "max(max(a, b), type_s32(0))")
 _is("cvt.sat.f32.f32", "f32", "f32", "min(max(a, type_f32(0)), type_f32(1)) if a == a else type_f32(0)")
 _is("ex2.approx.f32 ex2.approx.ftz.f32", "f32", "f32", "np.exp2(type_f64(a))")
 _is("lg2.approx.f32 lg2.approx.ftz.f32", "f32", "f32", "np.log2(type_f64(a))")

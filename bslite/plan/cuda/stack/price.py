@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
-from bslite.kernels.contracts.cuda.stack import Window
+from bslite.kernels.contracts.cuda.stack import Window, by_bits, levels_of
 from bslite.plan.cuda.stack.stages import Piece
 
 COLUMNS = (1, 2, 4, 8, 14)  # few, because each is compiled separately
@@ -22,6 +22,7 @@ STREAMED = 0.85  # share of HBM's bandwidth that is reached
 LATENCY = 0.37e-6  # seconds of a load from HBM under load
 OVERLAPPED = 0.26  # share of the shorter of the two times that the longer does not hide
 ACCESS = 4.5  # slots of a load or store with its address
+KNOWN = 1.5  # where the step from column to column is compiled in
 MAXIMUM, MOVED = 2.0, 0.3
 FUNCTION = {"relu": 2.0, "clamp": 4.0, "affine": 1.0, "leaky_relu": 3.0, "neg": 1.0, "abs": 1.0}
 OTHER_FUNCTION = 20.0
@@ -41,16 +42,21 @@ class Cut:
     bytes: float  # HBM traffic
 
 
-def _shared(size: int, step: int) -> float:
-    """Return the combinations per window along one axis; windows one step apart share theirs."""
+def _shared(size: int, step: int, by_bits: bool = False) -> float:
+    """Return the combinations per window along one axis; windows one step apart share theirs. Of integers,
+    one takes three.
+    """
+    if by_bits:
+        return float(size // 2)
     return min(size - 1.0, 1.0 + (size - 1.0) / 4.0) if step == 1 else size - 1.0
 
 
-def _window_slots(w: Window) -> tuple[float, float]:
+def _window_slots(w: Window, by_bits: bool) -> tuple[float, float]:
     """Return the slots per element of a row reduced along itself, and per element of the result."""
     (rows, cols), (down, across) = w.kernel, w.stride
     if w.kind == "max":
-        return MAXIMUM * _shared(cols, across) + MOVED, MAXIMUM * _shared(rows, down)
+        moved = 0.0 if by_bits else MOVED
+        return MAXIMUM * _shared(cols, across, by_bits) + moved, MAXIMUM * _shared(rows, down, by_bits)
     if w.kind == "avg":
         return cols - 1.0 + MOVED, rows + (0.0 if w.last else COUNTED)
     return MOVED, float(rows * cols)
@@ -65,6 +71,13 @@ def _chain_slots(words: Sequence[str]) -> float:
         elif name not in ("max", "avg", "depthwise"):
             total += FUNCTION.get(name, OTHER_FUNCTION)
     return total
+
+
+def knows_steps(pieces: Sequence[Piece]) -> bool:
+    """Return whether steps from column to column are compiled in: of several windows, which are bound by
+    instructions. Other stacks share their code among all numbers of channels.
+    """
+    return sum(p.window is not None for p in pieces) > 1
 
 
 def price(
@@ -97,7 +110,11 @@ def _price(
     height, width = sizes[-1]
     # Backwards from the result: the columns of a thread and the rows of a band that each piece needs.
     count, state, taps, affine, outside, down = columns, 0.0, 0, 0, 0, 1
-    per_row = [ACCESS * columns]  # slots of one row of the result
+    several = knows_steps(pieces)
+    access = KNOWN if several else ACCESS
+    levels = levels_of(" ".join(word for p in pieces for word in p.words))
+    k = len(levels) - 1
+    per_row = [access * columns]  # slots of one row of the result
     reach, rows_per = 0, 1  # rows computed above a band; rows here per row of the result
     for piece in reversed(pieces):
         affine += 2 * piece.words.count("affine")
@@ -112,16 +129,20 @@ def _price(
         kept = 0.65 + 0.9 * turn if win.kind == "max" else 2.3
         state += kept * (win.kernel[0] - 1) * held
         taps += win.kernel[0] * win.kernel[1] + 1 if win.kind == "depthwise" else 0
-        along, made = _window_slots(win)
+        bits = several and machine.maxima > 2 and by_bits(levels[k - 1], win, k == 1)
+        k -= 1
+        along, made = _window_slots(win, bits)
         per_row.append(rows_per * count * made)
         reach = reach * win.stride[0] + win.kernel[0] - win.stride[0]
         rows_per *= win.stride[0]
         per_row.append(rows_per * held * along)
         down *= win.stride[0]
         count = needed
-    per_row.append(rows_per * count * ACCESS)
-    twice = 10 * (sum(p.window is not None for p in pieces) > 1)  # the loop's body is compiled twice
-    registers = int(34 + twice + state + taps + affine + count * (0.5 + 0.5 * down * turn) + 14 * outside)
+        per_row.append(-FUNCTION["relu"] * rows_per * count * bits)
+    per_row.append(rows_per * count * access)
+    registers = int(
+        (24 if several else 34) + state + taps + affine + count * (0.5 + 0.5 * down * turn) + 14 * outside
+    )
     if registers > REGISTERS or (turn > 1 and down > 1):
         return None
     strips = -(-width // columns)

@@ -8,7 +8,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cuda.launch import MOST_ELEMENTS, CudaBuilder, launch
-from bslite.plan.cuda.stack.price import Cut, price
+from bslite.plan.cuda.stack.price import Cut, knows_steps, price
 from bslite.plan.cuda.stack.stages import Piece, piece_of
 
 THREADS = 64
@@ -52,7 +52,9 @@ def stack_step(b: CudaBuilder, pieces: Sequence[Piece], value: str, cut: Cut) ->
         **strides("x", x), **strides("y", y), **strides("z", z), **strides("v", v),
     )  # fmt: skip
     words = " ".join(word for p in pieces for word in p.words)
-    variant = StackVariant(words, cut.columns, cut.turn, threads)
+    known = knows_steps(pieces)
+    steps = (x.strides[3], y.strides[3]) if known else (0, 0)
+    variant = StackVariant(words, cut.columns, cut.turn, threads, steps, int(known and b.machine.maxima > 2))
     grid = [groups * bands * n]
     launch(b, record, variant, grid, [threads], [x, *outside], [y], seconds=cut.seconds)
 
