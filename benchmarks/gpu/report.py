@@ -51,7 +51,7 @@ def markdown(results: Sequence[Result], limits: Limits, header: dict[str, Any]) 
             what="failed or was left out",
         ),
         "ms: medians of interleaved rounds, by CUDA events; TF32 off for all. `torch / bslite`: median of "
-        "each round's ratio, above 1 bslite is faster. `share`: of bslite's time, in a graph if it was captured, "
+        "each round's ratio, above 1 bslite is faster. `share`: of bslite's time (in a graph, if captured) "
         "that its arithmetic takes at the rate of SGEMM, or its weights, input and output at the speed of a "
         f"copy; of stacks: that copying the image takes, once for every {BLOCKS} blocks.",
         f"{device['name']} (CUDA {device.get('cuda')}, cuDNN {device.get('cudnn')}): SGEMM "
