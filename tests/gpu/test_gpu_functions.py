@@ -12,6 +12,7 @@ from bslite.kernels.contracts.elementwise import FLOATS
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.math import libm, trig
 from bslite.kernels.cuda.math.functions import CODES, function_of
+from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.ops import Op
 from bslite.passes.fuse import ACTIVATIONS
 
@@ -38,6 +39,7 @@ def test_two_values(op: str) -> None:
     assert rel_l2(got, rounded) <= 4 * TINY
 
 
+@pytest.mark.skipif(not SIMULATED, reason="device functions are none of Python's")
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 def test_angles_of_any_size(name: str) -> None:
     """Rounded as well as float64 can be, over all floats there are."""
@@ -51,6 +53,7 @@ def test_angles_of_any_size(name: str) -> None:
     assert (np.abs(got - exact) <= 0.51 * spacing).all()
 
 
+@pytest.mark.skipif(not SIMULATED, reason="device functions are none of Python's")
 def test_the_larger_of_zeros_is_the_positive_one() -> None:
     """So that the order of comparisons cannot be seen in the bits."""
     zero, minus = np.float32(0.0), np.float32(-0.0)

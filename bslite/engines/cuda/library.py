@@ -1,12 +1,9 @@
 """Convolutions and products by torch's libraries (cuDNN, cuBLAS) where they are faster than our kernels.
 
-A launch says in ``library`` which call of torch's makes the same (`bslite.plan.cuda.library`). All ways are
+A launch says in ``library`` which call of torch's makes the same (`bslite.plan.cuda.library`). Both ways are
 captured and measured when a plan first meets a problem on a device, and the seconds kept on disk: the same
 file gives the same choice, and so the same bits. torch computes in full float32, by deterministic algorithms
 only.
-
-cuDNN's Winograd takes images plane by plane: windows of several pixels are also tried in that layout, the
-copies there and back counted.
 """
 
 import json
@@ -26,7 +23,7 @@ from bslite.plan.core.views import View
 from bslite.plan.cuda.launch import CudaPlan, Launch
 from bslite.plan.cuda.library import LibraryCall
 
-FORMAT = 2
+FORMAT = 1
 LONG = 5e-4  # seconds that a graph takes, if repeating a way MOST times does: starting it is then little
 MOST = 64
 ROUNDS = 5
@@ -35,31 +32,25 @@ STORES = ("identity", "relu", "clamp")
 
 
 class TorchCall:
-    """One call of torch's in the place of launches: see `Launch`. ``planes``: images are copied to planes
-    first, ``[N, C, H, W]`` in memory.
-    """
+    """One call of torch's in the place of launches: see `Launch`."""
 
     ends: tuple[()] = ()  # it touches nothing of the caller's
     by_torch = True
 
-    def __init__(
-        self, driver: Any, form: LibraryCall, tensors: Mapping[str, Any], planes: bool = False
-    ) -> None:
-        self._driver, self._form, self._tensors, self._planes = driver, form, tensors, planes
+    def __init__(self, driver: Any, form: LibraryCall, tensors: Mapping[str, Any]) -> None:
+        self._driver, self._form, self._tensors = driver, form, tensors
 
     def start(self, stream: int, callers: Mapping[str, int]) -> None:
         """Start the call on this stream."""
         torch = self._driver.torch
         with torch.cuda.stream(self._driver.as_torchs(stream)), strict(torch):
-            compute(torch, self._form, planes=self._planes, **self._tensors)
+            compute(torch, self._form, **self._tensors)
 
 
 def compute(
-    torch: Any, form: LibraryCall, x: Any, w: Any, bias: Any, residual: Any, y: Any, planes: bool = False
-) -> None:
+    torch: Any, form: LibraryCall, x: Any, w: Any, bias: Any, residual: Any, y: Any
+) -> None:  # fmt: skip
     """``y = activation(op(x, w) + bias + residual)``, written in place, channels-last or strided."""
-    if planes:
-        x, w = x.contiguous(), w.contiguous()
     if form.op == "linear":
         made = torch.nn.functional.linear(x, w, bias)
     else:
@@ -75,22 +66,22 @@ def compute(
         y.copy_(made)
 
 
-def torch_calls(
+def torch_call(
     plan: CudaPlan,
     step: Launch,
     driver: Any,
     bases: Mapping[str, int],
     constants: Mapping[str, Memory],
     params: Mapping[str, Shape],
-) -> list[TorchCall]:
-    """The ways in which torch computes ``step``; none if it touches the caller's memory or cannot be torch's.
+) -> TorchCall | None:
+    """What torch does in the place of ``step``; None if it touches the caller's memory or cannot be torch's.
 
     ``params``: shapes of the model's parameters, by key.
     """
     form = step.library
     assert form is not None
     if form.activation.function not in STORES or any(view.buffer not in bases for view in form.views):
-        return []
+        return None
 
     def tensor(address: int, shape: Sequence[int], strides: Sequence[int]) -> Any:
         return driver.tensor(address, tuple(shape), tuple(strides))
@@ -111,13 +102,11 @@ def torch_calls(
 
     w, bias = step.operands["w"][0], step.operands["biases"][0]
     shape = params[plan.consts[w].keys[0]]
-    tensors = {
+    return TorchCall(driver, form, {
         "x": of_view(form.x), "y": of_view(form.y), "residual": of_view(form.residual),
         "w": of_const(w, shape, channels_last=form.op != "linear"),
         "bias": of_const(bias, shape[:1]) if bias != w else None,
-    }  # fmt: skip
-    several = any(size > 1 for size in shape[2:])  # pixels of a window
-    return [TorchCall(driver, form, tensors, planes) for planes in ((False, True) if several else (False,))]
+    })  # fmt: skip
 
 
 class Library:
@@ -132,10 +121,10 @@ class Library:
         self,
         plan: CudaPlan,
         launches: Sequence[Ready],
-        alternatives: Callable[[Launch], list[TorchCall]],
+        alternative: Callable[[Launch], TorchCall | None],
         measure: bool = True,
     ) -> list[Any]:
-        """The launches, each replaced by the fastest of torch's calls where that is faster.
+        """The launches, each replaced by torch's call where that is faster.
 
         A problem that is not known is measured, or stays ours if ``measure`` is false.
         """
@@ -146,18 +135,18 @@ class Library:
             form = plan.steps[index].library
             count = form.steps if form else 1
             ours = list(launches[index : index + count])
-            theirs: list[TorchCall] = []
+            theirs = None
             if form and not any(launch.ends for launch in ours):
-                theirs = alternatives(plan.steps[index])
-            if theirs:
+                theirs = alternative(plan.steps[index])
+            if theirs is not None:
                 key = self.key(plan.steps[index])
                 with self._lock:  # one measurement at a time: they would be of each other
                     if key not in self._known and measure:
                         self._known[key] = self._measured(ours, theirs)
                         learnt = True
                 seconds = self._known.get(key)
-                if seconds is not None and (best := seconds.index(min(seconds))):
-                    ours = [theirs[best - 1]]
+                if seconds is not None and seconds[1] < seconds[0]:
+                    ours = [theirs]
             chosen += ours
             index += count
         if learnt:
@@ -176,22 +165,22 @@ class Library:
         form["ours"] = [step.kernel, sorted(step.variant.constants().items()), step.grid]
         return json.dumps([self._version, sorted(form.items())])
 
-    def _measured(self, ours: Sequence[Any], theirs: Sequence[TorchCall]) -> list[float]:
-        """Median seconds of all ways, ours first, taken in turns because the GPU's clock rises while it
-        works. A call of torch's that cannot be run or captured is never the fastest one.
+    def _measured(self, ours: Sequence[Any], theirs: TorchCall) -> list[float]:
+        """Median seconds of both ways, taken in turns because the GPU's clock rises while it works.
+
+        A call of torch's that cannot be run or captured is never the faster one.
         """
         driver = self._driver
         with driver.here():
-            ways = {0: self._repeated(ours)}
-            for place, call in enumerate(theirs, 1):
-                try:
-                    ways[place] = self._repeated([call])
-                except Exception as e:
-                    driver.finish(driver.private())  # what was started writes where the run that follows does
-                    text = f"bslite measures a layer without one of torch's calls: it failed ({e})"
-                    warnings.warn(text, stacklevel=2)
-            found = dict(zip(ways, self._median(list(ways.values())), strict=True))
-        return [found.get(place, 1e30) for place in range(1 + len(theirs))]
+            mine = self._repeated(ours)
+            try:
+                other = self._repeated([theirs])
+            except Exception as e:
+                driver.finish(driver.private())  # what was started writes where the run that follows does
+                text = f"bslite leaves a layer to its own kernel: torch's failed ({e})"
+                warnings.warn(text, stacklevel=2)
+                return [self._median([mine])[0], 1e30]
+            return self._median([mine, other])
 
     def _repeated(self, way: Sequence[Any]) -> tuple[Graph, int]:
         """A graph that is long enough to be timed, and how many times it runs the way."""
@@ -220,7 +209,7 @@ class Library:
         return [sorted(each)[ROUNDS // 2] for each in zip(*found, strict=True)]
 
     def seconds(self, steps: Sequence[Launch]) -> list[float] | None:
-        """Measured seconds of steps that torch may compute: ours, then its calls'; None if there are none."""
+        """Measured seconds of steps that torch's call may replace: ours, torch's; None if there are none."""
         return self._known.get(self.key(steps[0]))
 
     def _save(self) -> None:
@@ -239,7 +228,7 @@ def _load(file: Path | None) -> dict[str, list[float]]:
         return {}
 
     def parse(data: dict[str, Any]) -> dict[str, list[float]]:
-        return {str(k): [float(s) for s in found] for k, found in data["seconds"].items()}
+        return {str(k): [float(ours), float(theirs)] for k, (ours, theirs) in data["seconds"].items()}
 
     return read_json(file, FORMAT, parse, "its measurements", "it makes them anew") or {}
 

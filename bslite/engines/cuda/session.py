@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bslite.engines.cuda.driver import Array, Driver, Graph, Memory
-from bslite.engines.cuda.library import Library, TorchCall, torch_calls
+from bslite.engines.cuda.library import Library, TorchCall, torch_call
 from bslite.engines.cuda.program import Ready, launches, segments
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
@@ -47,7 +47,7 @@ class Workspace:
             self.launches = session.library.choose(
                 plan,
                 self.launches,
-                lambda step: torch_calls(plan, step, driver, bases, session.constants, session.params),
+                lambda step: torch_call(plan, step, driver, bases, session.constants, session.params),
                 measure=not theirs,
             )
         self.runs = 0

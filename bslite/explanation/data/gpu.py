@@ -133,5 +133,5 @@ def _library(plan: CudaPlan, number: int, driver: Any) -> str:
     known = library.seconds(steps[: form.steps]) if library is not None else None
     if known is None:
         return f"or {form.op}"
-    ours, first, *planes = (f"{1e6 * s:,.1f} µs" for s in known)
-    return ", ".join([f"{form.op} {first}", *(f"by planes {s}" for s in planes), f"ours {ours}"])
+    ours, theirs = (f"{1e6 * s:,.1f} µs" for s in known)
+    return f"{form.op} {theirs}, ours {ours}"

@@ -49,19 +49,17 @@ def stack(stages: str, columns: int, turn: int, threads: int, steps: tuple[int, 
     one block. Neighbouring threads have neighbouring channels: whole sectors.
 
     The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
-    instructions: 56 for each. An element of a block of max 3x3, batch norm and ReLU needs three maxima (by
-    rows and columns apart, pairs of neighbours shared), a multiply-add and a maximum; maxima go at half rate,
-    that is 9 slots. Counted in machine code for sm_90, addresses, loads, stores and the columns at the sides
-    included: 15 instructions (20 slots) for one block, 8 columns; 20 (28) for two, 14 columns; 32 (48) for
-    three, 8 columns. So three such blocks run at the speed of a copy, if four slots of five are used; deeper
-    stacks are cut (bslite/plan/cuda/stack/choose.py): beyond that, instructions take the time, however they
-    are cut.
+    instructions: 56 for each. An element of a block of max 3x3, batch norm and ReLU needs a maximum of three
+    along its row and one across, and a multiply-add. Maxima go at half rate, of three integers as of two
+    floats (measured): after a ReLU, whose values are in the order of their bits, they are those of integers,
+    and the ReLU is part of them (`by_bits`, ``threes``). Steps from column to column that are compiled in
+    (``steps``) leave no arithmetic for addresses. Counted in machine code for sm_90, a row of 14 columns away
+    from edges: 12 instructions (19 slots) for two blocks, 16 (26) for three; without both, two blocks took 17
+    (29). On an H200 three blocks take 82 us where a copy takes 49: a warp waits for its next row, one after
+    the other, and registers leave room for two warps to a scheduler (docs/decisions/015).
 
     Where there are several windows, turns of the loop away from all edges run without tests of rows and
     columns: they are a sixth of the slots. A stack of one window is bound by memory.
-
-    Occupancy: registers hold the state, up to 216; then an SM has 256 threads or more with ``turn`` rows of
-    columns in flight each, 28 or more loads: 28 KB, of the 25 that cover HBM's latency.
 
     Arrays: y is like x; z and v are tensors from outside; all have strides of their own, in elements. c
     ``[.., channels]`` holds the numbers per channel in the order of the stages: a filter's taps and its bias,

@@ -7,6 +7,7 @@ comparisons, whose units are half as wide).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.cuda.stack import Window, by_bits, levels_of
@@ -16,17 +17,30 @@ COLUMNS = (1, 2, 4, 8, 14)  # few, because each is compiled separately
 BANDS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 REGISTERS = 224  # predicted per thread, at most: the prediction is good to some 30, the limit is 255
 SM_REGISTERS = 64 << 10
-# Fitted to 240 cuts of one to four blocks of max pool, batch norm and ReLU on an H100 (14 % off in the mean).
-ISSUED = 0.59  # share of the slots that is used: registers allow two to four warps to a scheduler
-STREAMED = 0.85  # share of HBM's bandwidth that is reached
-LATENCY = 0.37e-6  # seconds of a load from HBM under load
-OVERLAPPED = 0.26  # share of the shorter of the two times that the longer does not hide
-ACCESS = 4.5  # slots of a load or store with its address
-KNOWN = 1.5  # where the step from column to column is compiled in
+STREAMED = 0.85  # share of HBM's bandwidth that a launch reaches
 MAXIMUM, MOVED = 2.0, 0.3
 FUNCTION = {"relu": 2.0, "clamp": 4.0, "affine": 1.0, "leaky_relu": 3.0, "neg": 1.0, "abs": 1.0}
 OTHER_FUNCTION = 20.0
 COUNTED = 12.0  # slots of a divisor that depends on the place
+
+
+class Fit(NamedTuple):
+    """What was fitted to measured cuts of max pool, batch norm and ReLU."""
+
+    issued: float  # share of the slots that is used: registers allow two to four warps to a scheduler
+    streamed: float  # share of HBM's bandwidth that is reached
+    latency: float  # seconds of a load from HBM under load
+    overlapped: float  # share of the shorter of the two times that the longer does not hide
+    access: float  # slots of a load or store with its address
+    sides: float  # what a byte costs that two strips of columns read, for one that comes from L2
+    base: int  # registers besides those of state, parameters and rows
+    state: tuple[float, float]  # registers for a row and column kept: some, and more for each row of a turn
+
+
+#: One window: 240 cuts on an H100, of kernels that know no steps (14 % off in the mean).
+ONE = Fit(0.59, STREAMED, 0.37e-6, 0.26, 4.5, 0.0, 34, (0.65, 0.9))
+#: Several, with steps and maxima of integers compiled in: 40 cuts on an H200 (8 % off).
+SEVERAL = Fit(0.43, 0.9, 0.65e-6, 0.08, 1.5, 2.3, 24, (0.75, 0.92))
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ def _chain_slots(words: Sequence[str]) -> float:
     for word in words:
         name = word.partition(":")[0]
         if name in ("with", "by"):
-            total += ACCESS + 1.0
+            total += ONE.access + 1.0
         elif name not in ("max", "avg", "depthwise"):
             total += FUNCTION.get(name, OTHER_FUNCTION)
     return total
@@ -111,10 +125,10 @@ def _price(
     # Backwards from the result: the columns of a thread and the rows of a band that each piece needs.
     count, state, taps, affine, outside, down = columns, 0.0, 0, 0, 0, 1
     several = knows_steps(pieces)
-    access = KNOWN if several else ACCESS
+    fit = SEVERAL if several else ONE
     levels = levels_of(" ".join(word for p in pieces for word in p.words))
     k = len(levels) - 1
-    per_row = [access * columns]  # slots of one row of the result
+    per_row = [fit.access * columns]  # slots of one row of the result
     reach, rows_per = 0, 1  # rows computed above a band; rows here per row of the result
     for piece in reversed(pieces):
         affine += 2 * piece.words.count("affine")
@@ -126,7 +140,7 @@ def _price(
         needed = (count - 1) * win.stride[1] + win.kernel[1]
         held = needed if win.kind == "depthwise" else count
         # A maximum's rows are taken ``turn`` at a time; what other windows keep is the same for any turn.
-        kept = 0.65 + 0.9 * turn if win.kind == "max" else 2.3
+        kept = fit.state[0] + fit.state[1] * turn if win.kind == "max" else 2.3
         state += kept * (win.kernel[0] - 1) * held
         taps += win.kernel[0] * win.kernel[1] + 1 if win.kind == "depthwise" else 0
         bits = several and machine.maxima > 2 and by_bits(levels[k - 1], win, k == 1)
@@ -139,15 +153,16 @@ def _price(
         down *= win.stride[0]
         count = needed
         per_row.append(-FUNCTION["relu"] * rows_per * count * bits)
-    per_row.append(rows_per * count * access)
-    registers = int(
-        (24 if several else 34) + state + taps + affine + count * (0.5 + 0.5 * down * turn) + 14 * outside
-    )
+    per_row.append(rows_per * count * fit.access)
+    row = 0.0 if several else count * (0.5 + 0.5 * down * turn)  # on its way, with the places of its columns
+    registers = int(fit.base + state + taps + affine + row + 14 * outside)
     if registers > REGISTERS or (turn > 1 and down > 1):
         return None
     strips = -(-width // columns)
     lanes = n * c * strips
-    resident = min(2048, SM_REGISTERS // (registers + 7)) * machine.sms
+    # Registers are handed out by eights.
+    taken = 8 * -(-registers // 8) if several else registers + 7
+    resident = min(2048, SM_REGISTERS // taken) * machine.sms
     moved = 4.0 * n * c * (h * w + height * width)
     moved += sum(4.0 * n * c * sizes[i][0] * sizes[i][1] * len(p.outside) for i, p in enumerate(pieces))
     best: Cut | None = None
@@ -161,13 +176,16 @@ def _price(
         uneven = waves * resident / (lanes * bands) if waves > 1 else 1.0
         # An SM issues from four schedulers: fewer than four warps to each of them leave slots unused.
         busy = min(1.0, threads / (machine.sms * 256.0))
-        issuing = uneven * slots / (machine.sms * machine.lanes * machine.clock * ISSUED * busy)
-        flying = 4.0 * threads * count * down * turn
-        full = machine.memory_bandwidth * STREAMED
-        speed = min(full, flying / LATENCY)
-        again = 4.0 * n * c * w * rows_per * (bands - 1) * reach / down  # rows that two bands read, from L2
+        issuing = uneven * slots / (machine.sms * machine.lanes * machine.clock * fit.issued * busy)
+        flying = 4.0 * threads * count * down * (1 if several else turn)
+        full = machine.memory_bandwidth * fit.streamed
+        speed = min(full, flying / fit.latency)
+        # Columns that two strips read, and rows that two bands read, come from L2.
+        again = (
+            4.0 * n * c * (fit.sides * h * (strips * count - w) + w * rows_per * (bands - 1) * reach / down)
+        )
         moving = moved / speed + again / machine.l2_bandwidth
-        seconds = max(issuing, moving) + OVERLAPPED * min(issuing, moving) + machine.launch
+        seconds = max(issuing, moving) + fit.overlapped * min(issuing, moving) + machine.launch
         if best is None or seconds < best.seconds:
             each = slots / (n * c * height * width)
             best = Cut(columns, turn, bands, registers, seconds, each, moved)
