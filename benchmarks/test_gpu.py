@@ -1,5 +1,6 @@
 """The GPU's benchmark without one: it rehearses on the CPU, finds wrong answers, says that there is none."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,15 @@ def test_a_rival_that_fails_while_it_is_timed(
         assert result["failures"]["torch"] == "RuntimeError: CUDA out of memory"
         assert "torch" not in result["seconds"]
         assert {"bslite", "bslite-layerwise"} <= set(result["seconds"])
+
+
+def test_bslite_that_is_not_installed(
+    rehearse: Sequence[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A checkout has no `bslite.reference`; the rivals would be measured all the same, for minutes."""
+    monkeypatch.setitem(sys.modules, "bslite.reference", None)
+    assert command.main(list(rehearse)) == 2
+    assert "-m pip install -e ." in capsys.readouterr().err
 
 
 def test_a_device_that_is_lost(
