@@ -227,11 +227,12 @@ def test_padding_never_wins() -> None:
         ("affine relu max:3,3,1,1,1,1,1,1", True),
         ("relu max:3,3,1,1,1,1,1,1", False),  # a NaN of the caller's may have a sign
         ("affine silu max:3,3,1,1,1,1,1,1", False),
+        ("max:3,3,1,1,1,1,1,1 with:sub relu max:3,3,1,1,1,1,1,1", False),
         ("affine relu max:3,1,1,1,1,0,1,0", False),
         ("affine relu avg:3,3,1,1,1,1,1,1,9", False),
     ],
 )
 def test_which_maxima_are_of_integers(stages: str, by_bits: bool) -> None:
-    names = {"float32": np.float32, "functions": FUNCTIONS, "pairs": {}}
+    names = {"float32": np.float32, "functions": FUNCTIONS, "pairs": {"sub": None}}
     found = [stack_source(stages, 4, 1, 16, (0, 0), threes, names)[0] for threes in (1, 0)]
     assert ["larger_bits" in text for text in found] == [by_bits, False]

@@ -117,10 +117,11 @@ def by_bits(level: Level, window: Window, first: bool) -> bool:
     time, and zero for a fourth: a ReLU is the level's last function. ``first``: its values are the input's.
 
     Numbers without a sign are in the order of their bits; those of a negative number are a negative integer,
-    which loses against zero. So do those of a NaN with a sign: arithmetic makes none, a caller may have some.
+    which loses against zero. So do those of a NaN with a sign: windows and batch norms make none (a GPU's
+    arithmetic has one NaN), a caller may have some, and a function of two values may hand one on.
     """
     *before, final = [stage.name for stage in level.chain] or [""]
-    made = before[-1] == "affine" or ":" in before[-1] if before else not first
+    made = before[-1] == "affine" if before else not first
     return window.kind == "max" and window.cols > 1 and final == "relu" and made
 
 
