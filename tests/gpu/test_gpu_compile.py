@@ -11,9 +11,11 @@ from support.process import python
 from support.ptx.compiler import text_of
 
 from bslite.explore.gpu import GpuMachine
+from bslite.kernels.contracts.cuda.stack import StackVariant
 from bslite.kernels.cuda import KERNELS
 from bslite.kernels.cuda.runtime.compile import assembled
 from bslite.kernels.cuda.runtime.kernel import Kernel
+from bslite.kernels.cuda.stack.stack import BLOCK
 from bslite.plan.cuda.recurrent.tiles import SLACK, Cut
 
 pytestmark = pytest.mark.gpu_compile
@@ -85,6 +87,21 @@ def test_recurrent_blocks_take_what_the_planner_counts(kernel: str, capability: 
         assert KERNELS[kernel].dynamic(record["variant"]) == cut.dynamic
         wide = kernel == "recurrent_wide"
         assert cut.fits(GpuMachine() if wide else GpuMachine(register_bytes=64 << 10)), record
+
+
+@pytest.mark.parametrize(("blocks", "columns", "most"), [(2, 14, 128), (3, 14, 192), (4, 8, 184)])
+def test_stacks_with_maxima_of_integers(blocks: int, columns: int, most: int) -> None:
+    """As the planner takes them on newer GPUs; an SM has room for the warps that it counts on, no value is
+    spilled, and a ReLU is a part of the maxima after it.
+    """
+    pytest.importorskip("cuda.bindings.nvjitlink", reason="nvJitLink is not installed")
+    variant = StackVariant(" ".join([BLOCK] * blocks), columns, 1, 64, (64, 64), 1)
+    ptx = text_of("stack", variant.constants(), (9, 0))
+    assert "max.relu.s32" in ptx
+    _, report = assembled(ptx, (9, 0))
+    (registers,), (stack,) = (re.findall(RESOURCES[name], report)[:1] for name in ("registers", "stack"))
+    assert int(registers) <= most
+    assert int(stack) == 0
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from test_gpu_prologue import ALWAYS, kinds
 import bslite
 from bslite import reference
 from bslite.engines.cuda import engine
+from bslite.kernels.contracts.cuda.stack import StackVariant
 from bslite.kernels.cuda.runtime.device import SIMULATED
 from bslite.plan.cuda.tuning import Tuning
 
@@ -68,6 +69,25 @@ def test_prologues_have_the_same_bits(ptx: PtxDriver) -> None:  # noqa: F811
     (got,) = engine.run(spec, [x], tuning=ALWAYS)
     check_near(got, spec, x)
     assert got.tobytes() == bslite.run(spec, x, backend="cuda", layerwise=True).tobytes()
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf, -np.inf])
+def test_stacks_with_maxima_of_integers(ptx: PtxDriver, value: float) -> None:  # noqa: F811
+    """As a newer GPU takes them, with steps compiled in: the bits of layer by layer, specials, too."""
+    m = Model(1, 8, 9, 11)
+    y = m.x
+    for _ in range(3):
+        y = m.add("relu", m.norm(m.add("max_pool2d", y, kernel=3, stride=1, padding=1), 8))
+    spec, x = m.graph.build(y), noise(1, 9, 11, 8, scale=2).transpose(0, 3, 1, 2)
+    x[0, 3, 4, 5] = value
+    got = bslite.run(spec, x, backend="cuda")
+    (stack,) = [step.variant for step, _ in ptx.counted if step.kernel == "stack"]
+    assert isinstance(stack, StackVariant)
+    assert (stack.steps[0], stack.threes) == (8, 1)
+    assert got.tobytes() == bslite.run(spec, x, backend="cuda", layerwise=True).tobytes()
+    if np.isfinite(value):
+        check_near(got, spec, x)
+    assert np.isnan(got).any() == np.isnan(value)
 
 
 def test_a_network(ptx: PtxDriver) -> None:  # noqa: F811
