@@ -44,13 +44,14 @@ def main(arguments: list[str] | None = None) -> int:
         return check.run(check.layers(options.cases))
     try:
         importlib.import_module("bslite.reference")
-        device: Host = Host() if options.rehearse else Gpu()
     except ModuleNotFoundError as e:  # from a checkout alone everything else would be measured
         print(
             f"{e}: install bslite for this Python first, {sys.executable} -m pip install -e .",
             file=sys.stderr,
         )
         return 2
+    try:
+        device: Host = Host() if options.rehearse else Gpu()
     except NoGpu as e:
         print(e, file=sys.stderr)
         return 2

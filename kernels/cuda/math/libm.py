@@ -74,7 +74,7 @@ if SIMULATED:
         return x if x > y else y
 
     def larger_bits(x, y):
-        """Return the larger of two values that are not negative; a NaN among them has no sign."""
+        """Return the larger of two values; a NaN has no sign. Of two negative ones a GPU returns either."""
         return larger(x, y)
 
     def larger_bits_relu(x, y):

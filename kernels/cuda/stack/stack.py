@@ -33,9 +33,7 @@ SAMPLES = [
 f = np.float32
 
 
-@kernel(
-    Stack, threads=THREADS, registers=216, samples=SAMPLES, bounds=lambda variant: (variant["threads"], 1)
-)
+@kernel(Stack, threads=THREADS, registers=216, samples=SAMPLES)
 def stack(stages: str, columns: int, turn: int, threads: int, steps: tuple[int, int], threes: int):
     """Compute the stack ``stages`` (`contracts.cuda.stack`) of x ``[images, rows, cols, channels]``; its
     windows move in two axes. Each thread has one channel, ``columns`` columns of the result, and slides down
@@ -45,8 +43,8 @@ def stack(stages: str, columns: int, turn: int, threads: int, steps: tuple[int, 
     maximum or a sum, each row reduced along itself; for a filter, the rows. So every element of every layer
     is computed once for each strip of columns, plus the columns at its sides that the neighbouring strip
     computes, too, and the rows above a band. There is no shared memory, no barrier, no spill; loads and
-    stores do not grow with the depth except for those columns, which come from L1: neighbouring strips are in
-    one block. Neighbouring threads have neighbouring channels: whole sectors.
+    stores do not grow with the depth except for those columns, which come from L1 where neighbouring strips
+    are in one block, else from L2. Neighbouring threads have neighbouring channels: whole sectors.
 
     The budget: at the speed of memory an H200 moves 0.55e12 elements in and out per second, and issues 31e12
     instructions: 56 for each. An element of a block of max 3x3, batch norm and ReLU needs a maximum of three

@@ -37,7 +37,7 @@ class Fit(NamedTuple):
     state: tuple[float, float]  # registers for a row and column kept: some, and more for each row of a turn
 
 
-#: One window: 240 cuts on an H100, of kernels that know no steps (14 % off in the mean).
+#: At most one window: 240 cuts on an H100, of kernels that know no steps (14 % off in the mean).
 ONE = Fit(0.59, STREAMED, 0.37e-6, 0.26, 4.5, 0.0, 34, (0.65, 0.9))
 #: Several, with steps and maxima of integers compiled in: 40 cuts on an H200 (8 % off).
 SEVERAL = Fit(0.43, 0.9, 0.65e-6, 0.08, 1.5, 2.3, 24, (0.75, 0.92))
