@@ -1,7 +1,7 @@
 """Which nodes become one engine layer: a main op with what can ride in its store."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from bslite.ops import REGISTRY, Kind
@@ -68,18 +68,32 @@ class Layer:
         return (*self.node.inputs, *((self.residual,) if self.residual is not None else ()))
 
 
-def fuse(spec: ModelSpec, enabled: bool = True) -> list[Layer]:
-    """The model as layers in a topological order. With ``enabled`` false, one layer per node.
+def fuse(spec: ModelSpec, enabled: bool = True, sums: bool = False) -> list[Layer]:
+    """The model as layers in a topological order. With ``enabled`` false, one layer per node, or where a
+    store adds a residual and ``sums``, one for both: a store may round what it adds.
 
     Sizes have no say in it, so it is done once per model.
     """
-    if not enabled:
-        off = Reason("fusing is off")
-        return [Layer(n, name=n.name, members=(n.name,), apart=off) for n in spec.nodes]
     made = spec.__dict__.get("_layers")
     if made is None:
         made = spec.__dict__["_layers"] = _fuse(spec)
-    return list(made)
+    return list(made) if enabled else _unfused(spec, made, sums)
+
+
+def _unfused(spec: ModelSpec, layers: Sequence[Layer], sums: bool) -> list[Layer]:
+    off = Reason("fusing is off")
+    adding = [layer for layer in layers if sums and layer.residual is not None and layer.affine is None]
+    both = {name: layer for layer in adding for name in layer.members[:2]}
+    found = []
+    for node in spec.nodes:
+        layer = both.get(node.name)
+        if layer is None:
+            found.append(Layer(node, name=node.name, members=(node.name,), apart=off))
+        elif node.name == layer.members[1]:
+            found.append(
+                replace(layer, activation=None, name=node.name, members=layer.members[:2], apart=off)
+            )
+    return found
 
 
 def _fuse(spec: ModelSpec) -> list[Layer]:

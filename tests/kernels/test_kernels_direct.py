@@ -12,6 +12,7 @@ from support.noise import noise
 from support.tiles import tiles
 
 import bslite
+from bslite.kernels.contracts.cpu.tiles import Reads, SplitConv
 from bslite.plan import Plan
 from bslite.spec import ModelSpec
 
@@ -53,7 +54,34 @@ def _dilated(g: Graph, x: str) -> Made:
 
 @case("a stride")
 def _stride(g: Graph, x: str) -> Made:
-    return conv(g, "b", conv(g, "a", x, 32, 64), 64, 32, 3, stride=2), {}
+    return conv(g, "b", conv(g, "a", x, 32, 64), 64, 32, 3, stride=2), {"a": ONLY, "b": DIRECT}
+
+
+@case("a stride, and groups")
+def _strided_groups(g: Graph, x: str) -> Made:
+    made = conv(g, "b", conv(g, "a", x, 32, 128), 128, 64, 3, groups=2, stride=(1, 2))
+    return made, {"a": ONLY, "b": DIRECT}
+
+
+@case("every other pixel, and all")
+def _every_other(g: Graph, x: str) -> Made:
+    first = conv(g, "a", x, 32, 64)
+    made = conv(g, "b", first, 64, 32), conv(g, "c", first, 64, 32, stride=2)
+    return made, {"a": ONLY, "b": DIRECT, "c": DIRECT}
+
+
+@case("every other pixel, and zeros around")
+def _every_other_padded(g: Graph, x: str) -> Made:
+    first = conv(g, "a", x, 32, 64)
+    made = conv(g, "b", first, 64, 32, 3, stride=2), conv(g, "c", first, 64, 32, stride=2)
+    return made, {"a": ONLY, "b": DIRECT, "c": DIRECT}
+
+
+@case("every other pixel first, and zeros around")
+def _every_other_first(g: Graph, x: str) -> Made:
+    first = conv(g, "a", x, 32, 64)
+    made = conv(g, "b", first, 64, 32, stride=2), conv(g, "c", first, 64, 32, 3)
+    return made, {"a": TOO, "c": DIRECT}
 
 
 @case("part of a block of terms")
@@ -65,7 +93,42 @@ def _part(g: Graph, x: str) -> Made:
 def _residual(g: Graph, x: str) -> Made:
     first = conv(g, "a", x, 32, 64)
     made = g("add", "sum", conv(g, "b", first, 64, 64, 3), first)
-    return conv(g, "c", made, 64, 32), {"a": TOO, "b": f"{DIRECT}; {ONLY}", "c": DIRECT}
+    return conv(g, "c", made, 64, 32), {"a": ONLY, "b": f"{DIRECT}; {ONLY}", "c": DIRECT}
+
+
+def adding(g: Graph, x: str, channels: int, act: str) -> Any:
+    """Two convolutions, a third one beside them, their sum, an activation, and one that reads it."""
+    made = conv(g, "b", conv(g, "a", x, 32, 64), 64, channels, 3)
+    made = g("add", "sum", made, conv(g, "beside", x, 32, channels))
+    return conv(g, "c", g(act, "act", made), channels, 32)
+
+
+@case("a residual that nobody else reads")
+def _alone(g: Graph, x: str) -> Made:
+    made = adding(g, x, 96, "relu")
+    return made, {"a": ONLY, "beside": ONLY, "b": f"{DIRECT}; {ONLY}", "c": DIRECT}
+
+
+@case("a residual, and an activation after the store")
+def _alone_silu(g: Graph, x: str) -> Made:
+    made = adding(g, x, 64, "silu")
+    return made, {"a": ONLY, "beside": ONLY, "b": f"{DIRECT}; {ONLY}", "c": DIRECT}
+
+
+@case("a residual of an even number of channels")
+def _alone_even(g: Graph, x: str) -> Made:
+    return adding(g, x, 50, "relu"), {"a": ONLY, "b": f"{DIRECT}; {ONLY}"}
+
+
+@case("a residual of an odd number of channels")
+def _alone_odd(g: Graph, x: str) -> Made:
+    return adding(g, x, 51, "relu"), {"a": ONLY, "b": f"{DIRECT}; {ONLY}"}
+
+
+@case("a residual that no step rounds")
+def _float32(g: Graph, x: str) -> Made:
+    made = g("relu", "act", g("add", "sum", conv(g, "b", conv(g, "a", x, 32, 64), 64, 32), x))
+    return conv(g, "c", made, 32, 40), {"a": ONLY, "b": f"{DIRECT}; {ONLY}", "c": DIRECT}
 
 
 @case("an output of the model")
@@ -89,7 +152,7 @@ def _silu(g: Graph, x: str) -> Made:
 @case("an activation, and float32, too")
 def _silu_too(g: Graph, x: str) -> Made:
     first = g("silu", "act", conv(g, "a", x, 32, 64, 3))
-    return g("add", "sum", conv(g, "b", first, 64, 64), first), {"a": TOO, "b": DIRECT}
+    return g("mul", "product", conv(g, "b", first, 64, 64), first), {"a": TOO, "b": DIRECT}
 
 
 @case("a sum in parts, and an activation")
@@ -128,7 +191,7 @@ def _slice(g: Graph, x: str) -> Made:
 @case("rows and columns exchanged")
 def _turned(g: Graph, x: str) -> Made:
     turned = g("permute", "turned", conv(g, "a", x, 32, 64), order=[0, 1, 3, 2])
-    return conv(g, "b", turned, 64, 40), {}
+    return conv(g, "b", turned, 64, 40), {"a": ONLY, "b": DIRECT}
 
 
 @case("a pixel's zeros around")
@@ -152,7 +215,7 @@ def reach_of(plan: Plan[Any]) -> list[tuple[int, int]]:
     found = [reach for s in plan.steps for p in s.plans for reach in reach_of(p)]
     for s in plan.steps:
         r = s.record
-        if not getattr(r, "direct", 0):
+        if not isinstance(r, SplitConv) or r.reads is not Reads.IN_PLACE:
             continue
         offsets = dict(plan.consts[r.offsets.buffer].args)["values"]
         outputs = (r.lines - 1) * r.pitch + r.pixels - r.short
@@ -196,7 +259,13 @@ def test_convolutions(name: str, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("planted", [np.inf, np.nan, 3.4e38])
-@pytest.mark.parametrize("name", ["zeros around", "filters of one pixel", "an activation after the store"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zeros around", "filters of one pixel", "an activation after the store",
+        "a residual that nobody else reads", "a residual that no step rounds",
+    ],
+)  # fmt: skip
 def test_results_that_are_not_finite(name: str, planted: float) -> None:
     """The run is done again by float32, whichever step notices."""
     spec, _ = model(name)

@@ -122,7 +122,7 @@ def _in_groups(w: Array, lanes: int, width: int) -> Array:
 
 @recipe("split_panels")
 def _split_panels(params: Sequence[Array], parts: int, b_parts: int, groups: int) -> Array:
-    """``[K, C/groups, ...]`` as tiles of bfloat16 ``[groups][K/32][taps][C/32][b_parts][2][16 cells][16
+    """``[K, C/groups, ...]`` as tiles of bfloat16 ``[groups][K/32][C/32][taps][b_parts][2][16 cells][16
     columns][2 terms]``, zeros beyond the channels of a group; see `contracts.cpu.tiles`. The terms of a cell
     are 16 apart; where x has one of the ``parts`` they are neighbours.
     """
@@ -131,10 +131,10 @@ def _split_panels(params: Sequence[Array], parts: int, b_parts: int, groups: int
     w = np.pad(w.reshape(groups, mine, c, -1), ((0, 0), (0, -mine % (2 * COLS)), (0, -c % TERMS), (0, 0)))
     if parts == 1:
         tiles = _nearest(w).reshape(1, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // 2, 2, w.shape[3])
-        return tiles.transpose(1, 2, 8, 5, 0, 3, 6, 4, 7)
+        return tiles.transpose(1, 2, 5, 8, 0, 3, 6, 4, 7)
     made = np.stack(list(itertools.islice(split(w), b_parts)))
     tiles = made.reshape(b_parts, groups, -1, 2, COLS, w.shape[2] // TERMS, TERMS // PAIR, PAIR, w.shape[3])
-    return tiles.transpose(1, 2, 8, 5, 0, 3, 7, 4, 6)
+    return tiles.transpose(1, 2, 5, 8, 0, 3, 7, 4, 6)
 
 
 def _nearest(w: Array) -> Array:

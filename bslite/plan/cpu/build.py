@@ -15,6 +15,7 @@ from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
 from bslite.plan.cpu.halos import halo_needs
+from bslite.plan.cpu.on_tiles.split import in_one_part
 from bslite.plan.cpu.phases import images_of, in_phases
 from bslite.plan.cpu.scratch import apart, scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
@@ -50,7 +51,7 @@ def build_plan(
     tuning = tuning or Tuning()
     machine = at_precision(machine, tuning.precision)
     all_shapes = spec.infer_shapes(shapes)
-    layers = fuse(spec, enabled=not layerwise)
+    layers = fuse(spec, enabled=not layerwise, sums=in_one_part(machine, 0))
     unsupported = sorted({layer.node.op for layer in layers} - set(CPU))
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")

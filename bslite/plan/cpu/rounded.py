@@ -5,8 +5,12 @@ and one instruction does twice the work. It is chosen by the sizes of the layer 
 has the bits that it has alone.
 """
 
+from dataclasses import replace
+
 from bslite.kernels.contracts.cpu.rows import Rounded, RowAxes
-from bslite.passes import Layer
+from bslite.kernels.contracts.cpu.tiles import Added
+from bslite.passes import Layer, readers
+from bslite.passes.families import CONVS
 from bslite.plan.core.builder import Halo
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import NO_HALO, View, size_of
@@ -62,6 +66,35 @@ def rounded_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Hal
     if key not in b.rounded and (stored := stored_by_makers(b, layer, x, axis, halo)) is not None:
         b.rounded[key] = stored
     return b.rounded.get(key)
+
+
+def rounded_for_some(b: CpuBuilder, layer: Layer, name: str, halo: Halo) -> View | None:
+    """The value ``name`` as cells with ``halo`` zeros or more around it, for a reader of any strides, where
+    steps store it so already, or can without harm to others.
+    """
+    value = replace(b.values[name], halo=NO_HALO)
+    for (view, axis, zeros), made in b.rounded.items():
+        enough = all(have >= need for have, need in zip(zeros, halo, strict=True))
+        if axis == 1 and enough and replace(view, halo=NO_HALO) == value:
+            return made
+    others = [n for n in readers(b.spec)[name] if n.name != layer.node.name and n.declaration.plain in CONVS]
+    in_place = [n for n in others if max(n.attrs["stride"]) == 1]
+    if any(any(n.attrs["padding"]) != (halo != NO_HALO) for n in in_place):
+        return None  # cells are stored once, as those want them who read them where they lie
+    return rounded_by_makers(b, layer, b.values[name], 1, halo)
+
+
+def rounded_residual(b: CpuBuilder, layer: Layer, x: View) -> tuple[View, Added]:
+    """The residual ``x`` of a layer on tiles of one part, and how it is added: as cells, where a step stores
+    it so, for others or for this layer alone. Else its store rounds the numbers, to the same.
+    """
+    name = layer.residual
+    assert name is not None
+    if replace(x, halo=NO_HALO) == replace(b.values[name], halo=NO_HALO):
+        found = rounded_for_some(b, layer, name, NO_HALO)
+        if found is not None:
+            return found, Added.CELLS
+    return x, Added.ROUNDED
 
 
 def _rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from bslite.kernels.contracts.cpu.tiles import Reads
 from bslite.passes import Layer
 from bslite.passes.families import TRANSPOSED
 from bslite.plan.core.builder import AnyBuilder
@@ -20,7 +21,7 @@ class Filters(NamedTuple):
     how: Mapping[str, Any] = {}
     weight: View | None = None  # where it is a value
     dots: bool = False  # whether inputs are cells of two bfloat16, of which ``group_depth`` counts
-    direct: bool = False  # whether inputs are cells that tiles of bfloat16 read where they lie, on the CPU
+    reads: Reads = Reads.FLOAT32  # what inputs of tiles of bfloat16 are, on the CPU
     in_registers: bool = False  # whether a register of channels holds whole groups, on the CPU
 
     @property

@@ -6,6 +6,8 @@ for 16 columns and adds to 16 x 16 float32 sums. How many products of parts are 
 arithmetic.
 """
 
+from enum import IntEnum
+
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.gemm import Matrices
@@ -35,6 +37,23 @@ SPLIT, FIRST, UNIT = 0, 8, LINE
 SUMS = UNIT + 8 * TILE
 CONFIG = SUMS + BLOCK
 HEAD = CONFIG + 64
+
+
+class Reads(IntEnum):
+    """What an item's pixels are in memory."""
+
+    FLOAT32 = 0  # it splits them
+    CELLS = 1  # one part, two channels to a cell: it copies them
+    IN_PLACE = 2  # such cells with all zeros around them: tiles read them where they lie
+
+
+class Added(IntEnum):
+    """How a store adds a residual to its sums."""
+
+    NOTHING = 0
+    FLOAT32 = 1
+    ROUNDED = 2  # float32 numbers, rounded to bfloat16
+    CELLS = 3  # the same, as a step stored them: two channels to a cell
 
 
 class TileSweep(Variant):
@@ -90,9 +109,10 @@ class SplitConv(OnTiles, kernel="split_conv"):
     ``plane`` bytes after the phase before, and what the next plane of a window reads ``slab`` bytes on.
     Weights have ``b_parts`` parts.
 
-    ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin; ``chunk``
-    of them are summed at a time, by ``part`` of them, whose weights stay near while all outputs of the item
-    pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
+    ``offsets`` (bytes within scratch) says where the ``steps`` blocks of 32 terms of the sum begin: all taps
+    of 32 channels, then of the next 32. ``chunk`` of them are summed at a time, by themselves or, if the sum
+    ``goes_on``, from those before on; by ``part`` of them, whose weights stay near while all outputs of the
+    item pass. While a part meets its first 32 outputs, ``quarters`` quarters as many bytes are fetched from
     ``ahead`` bytes behind its beginning on, with the next 32 as many more, until it is four quarters
     (0, 1, 2 or 4 at a time). An item that splits its pixels fetches its first part of the weights meanwhile,
     ``first_lines`` lines of each of the streams with each pixel. Unless weights are ``far``, only those are
@@ -108,8 +128,8 @@ class SplitConv(OnTiles, kernel="split_conv"):
     ones would not stay in L2: all panels of an item pass a chunk before the next is split. ``offsets`` are
     those of a chunk, and the sums of a panel lie ``panel_sums`` bytes behind those of the one before.
 
-    With ``direct``, x is cells of bfloat16 with all zeros around it, and tiles read it where it lies: nothing
-    is split, ``offsets`` are from the window of the first output on, and ``pitch`` pixels make a line.
+    Of cells ``IN_PLACE`` nothing is split, ``offsets`` are from the window of the first output on, and
+    ``pitch`` pixels make a line.
     """
 
     x: Operand
@@ -118,8 +138,8 @@ class SplitConv(OnTiles, kernel="split_conv"):
     weights: Operand
     bias: Operand
     offsets: Operand
-    direct: int
-    has_residual: int
+    reads: Reads
+    added: Added
     x_image: int
     x_plane: int
     x_line: int
@@ -157,6 +177,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     steps: int
     chunk: int
     by_chunks: int
+    goes_on: int
     part: int
     ahead: int
     first_lines: int
@@ -188,12 +209,12 @@ class SplitConv(OnTiles, kernel="split_conv"):
     @property
     def beside(self) -> str:
         """What the step makes beside its results, and what it reads, in words; empty for nothing."""
-        return "; ".join(filter(None, ("reads them rounded" if self.direct else "", self.stored.said)))
+        return "; ".join(filter(None, ("reads them rounded" if self.reads else "", self.stored.said)))
 
 
 class SplitPanels(StepRecord, kernel="split_panels"):
-    """Splits matrices into ``parts`` and packs them as `SplitConv` reads them: ``[cols / 32][taps][rows /
-    32][parts][2 tiles][16 cells][16 columns][2]``, zeros beyond rows and columns. ``flag``: as there.
+    """Splits matrices into ``parts`` and packs them as `SplitConv` reads them: ``[cols / 32][rows /
+    32][taps][parts][2 tiles][16 cells][16 columns][2]``, zeros beyond rows and columns. ``flag``: as there.
     """
 
     matrices: Matrices

@@ -23,6 +23,8 @@ from bslite.kernels.contracts.cpu.tiles import (
     TERMS,
     TILE,
     UNIT,
+    Added,
+    Reads,
     SplitConv,
 )
 from bslite.kernels.cpu.gemm.items import part_of
@@ -35,7 +37,7 @@ from bslite.kernels.cpu.tiles.split import any_bit, fetch_far, split_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.bfloat16 import larger, not_finite
+from bslite.kernels.cpu.vector.bfloat16 import first_half, larger, not_finite, second_half
 from bslite.kernels.cpu.vector.bfloat16 import rounded as cells_of
 from bslite.kernels.cpu.vector.ir import const
 from bslite.kernels.cpu.vector.memory import (
@@ -51,6 +53,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, i64, primitive, splat, 
 
 F = reader(SplitConv)
 f = np.float32
+FLOAT32, CELLS, IN_PLACE = Added.FLOAT32.value, Added.CELLS.value, Reads.IN_PLACE.value
 
 
 @register_jitable
@@ -65,7 +68,7 @@ def _split_band(s, x, plane_number, first_line, lines, depth, band, fetch, apart
     Meanwhile weights are fetched from ``fetch`` on, in streams of ``apart`` bytes.
     """
     row_phases, col_phases, pitch, pixel, plane = s.row_phases, s.col_phases, s.pitch, s.pixel, s.plane
-    groups, parts, cols = s.groups, s.parts, s.cols
+    groups, cols, kind = s.groups, s.cols, 0 if s.reads else s.parts
     x_row, x_col, fetched, fetch_end = s.x_row, s.x_col, s.first_lines if apart else 0, fetch + apart
     above = s.start + first_line * s.row_step
     x += first_line * s.x_line
@@ -86,7 +89,7 @@ def _split_band(s, x, plane_number, first_line, lines, depth, band, fetch, apart
                 if inside:
                     source = of_deep + row * x_row + phase * x_col
                     seen = split_pixels(
-                        source, col_phases * x_col, count, groups, depth, parts, to, pixel, fetch, apart,
+                        source, col_phases * x_col, count, groups, depth, kind, to, pixel, fetch, apart,
                         fetched if fetch < fetch_end else 0, seen,
                     )  # fmt: skip
                     fetch += LINE * fetched * count
@@ -123,7 +126,7 @@ def _fetch_places(s, rows, line, col, pitch, pixels, y, r):
     products are summed.
     """
     y_line, y_col, r_line, r_col = s.y_line, s.y_col, s.residual_line, s.residual_col
-    has_residual = s.has_residual
+    has_residual = 0 < s.added < CELLS
     row = 0
     while row < rows:
         width = min(rows - row, pixels - col)
@@ -148,7 +151,7 @@ def _finish(s, sums, count, channels, c, c_col, r, bias, low, high):
     """Stores the results of ``count`` outputs, of ``channels`` channels of a panel: of two registers at a
     time, whole lines of memory, or of what remains.
     """
-    has_residual, r_col = s.has_residual, s.residual_col
+    has_residual, r_col = s.added == FLOAT32, s.residual_col
     lane = 0
     while lane < channels:
         left, added = channels - lane, load(bias + 4 * lane)
@@ -188,24 +191,58 @@ def _finish(s, sums, count, channels, c, c_col, r, bias, low, high):
 
 
 @register_jitable
-def _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen):
-    """`_finish` for results that are stored as cells alone. Returns ``seen`` with the larger magnitudes."""
-    has_residual, r_col, cells_col = s.has_residual, s.residual_col, s.cells_col
+def _cells_at(address, left, added):
+    """The next ``left`` numbers of a residual, of a register of cells at most, as cells."""
+    if added == CELLS:
+        return load_some(address, (left + 1) // 2)
+    return cells_of(load_some(address, left), load_some(address + BYTES, left - LANES))
+
+
+@register_jitable
+def _finish_pairs(s, sums, count, channels, c, c_col, as_cells, r, bias, low, high, seen):
+    """`_finish` for results that are stored as cells alone, or for a residual that is rounded. Returns
+    ``seen`` with the larger magnitudes.
+    """
+    added, r_col = s.added, s.residual_col
     for lane in range(0, channels, 2 * LANES):
         left = channels - lane
-        x, to, other = sums + 4 * lane, place + 2 * lane, r + 4 * lane
+        x, to, other = (
+            sums + 4 * lane,
+            c + (2 if as_cells else 4) * lane,
+            r + (2 if added == CELLS else 4) * lane,
+        )
         a_bias, b_bias = load_some(bias + 4 * lane, left), load_some(bias + 4 * lane + BYTES, left - LANES)
         for _ in range(count):
             a, b = load(x) + a_bias, load_some(x + BYTES, left - LANES) + b_bias
-            if has_residual:
-                a, b = a + load_some(other, left), b + load_some(other + BYTES, left - LANES)
-            made = cells_of(vmin(high, vmax(low, a)), vmin(high, vmax(low, b)))
-            seen = larger(seen, made)
-            store_some(to, made, (left + 1) // 2)
+            if added:
+                more = _cells_at(other, left, added)
+                seen = larger(seen, more)
+                a, b = a + first_half(more), b + second_half(more)
+            a, b = vmin(high, vmax(low, a)), vmin(high, vmax(low, b))
+            if as_cells:
+                made = cells_of(a, b)
+                seen = larger(seen, made)
+                store_some(to, made, (left + 1) // 2)
+            else:
+                store_some(to, a, left)
+                store_some(to + BYTES, b, left - LANES)
             x += ROW
-            to += cells_col
+            to += c_col
             other += r_col
     return seen
+
+
+@register_jitable
+def _store(s, sums, count, channels, c, c_col, r, bias, low, high):
+    """Stores the results of ``count`` neighbouring outputs as float32, the activation applied."""
+    if s.added > FLOAT32:
+        seen = _finish_pairs(s, sums, count, channels, c, c_col, False, r, bias, low, high, splat(f(0.0)))
+        if not_finite(seen):
+            raise_flag(s.flag, 0)
+    else:
+        _finish(s, sums, count, channels, c, c_col, r, bias, low, high)
+    if s.activation:
+        call_activation(s.activation, c, count, c_col, channels, s.act_a_cell)
 
 
 @register_jitable
@@ -213,16 +250,14 @@ def _store_rounded(s, sums, count, channels, c, place, r, bias, low, high):
     """Stores the results of ``count`` neighbouring outputs, rounded at ``place``, and as float32 at ``c``
     unless they are stored as cells alone. The activation comes in between.
     """
-    activation, only, seen = s.activation, s.cells_only, splat(f(0.0))
-    if only and not activation:
-        seen = _finish_rounded(s, sums, count, channels, place, r, bias, low, high, seen)
+    only, seen = s.cells_only, splat(f(0.0))
+    if only and not s.activation:
+        seen = _finish_pairs(s, sums, count, channels, place, s.cells_col, True, r, bias, low, high, seen)
     else:
         col = ROW if only else s.y_col
         if only:
             c = sums
-        _finish(s, sums, count, channels, c, col, r, bias, low, high)
-        if activation:
-            call_activation(activation, c, count, col, channels, s.act_a_cell)
+        _store(s, sums, count, channels, c, col, r, bias, low, high)
         seen = round_pixels(c, count, col, channels, place, s.cells_col, seen)
     if not_finite(seen):
         raise_flag(s.flag, 0)
@@ -254,14 +289,14 @@ def split_conv(step, bases, item, scratch):
     steps, offsets, pixel, pitch, pixels = s.steps, s.offsets, s.pixel, s.pitch, s.pixels
     group_panels, channels, blocks, parts = s.group_panels, s.group_channels, s.blocks_of_terms, s.parts
     sweep, depth = s.sweep, s.depth
-    activation = s.activation
+    added = s.added
     step_bytes = s.b_parts * 2 * TILE
     panel_bytes = steps * step_bytes
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
     outputs = (lines - 1) * pitch + pixels - short
-    chunk, by_chunks, panel_sums = s.chunk, s.by_chunks, s.panel_sums
+    chunk, by_chunks, goes_on, panel_sums = s.chunk, s.by_chunks, s.goes_on, s.panel_sums
 
     x = s.x + number * s.x_image + plane * s.x_plane
     band, mine, held = scratch + HEAD, 1 + image * s.lines + first_line, load_int(scratch + SPLIT)
@@ -273,7 +308,7 @@ def split_conv(step, bases, item, scratch):
     first_weights += first_panel % group_panels * panel_bytes
     most = s.quarters if fetches else 0
     of_first = s.part * step_bytes // STREAMS if fetches else 0  # bytes of each stream
-    if s.direct:
+    if s.reads == IN_PLACE:
         band = x + first_line * s.x_line
         for place in range(0, of_first, LINE):
             for stream in range(STREAMS):
@@ -290,7 +325,7 @@ def split_conv(step, bases, item, scratch):
             stop = min(steps, begin + chunk)
             if panel == first_panel:
                 terms = min(chunk * TERMS, depth - begin * TERMS)
-                there = x + 4 * TERMS * begin
+                there = x + (2 if s.reads else 4) * TERMS * begin
                 _split_band(
                     s, there, plane, first_line, lines, terms, band, first_weights, 0 if begin else of_first
                 )
@@ -298,6 +333,7 @@ def split_conv(step, bases, item, scratch):
         panel_weights = weights + group * s.group_weight_bytes + nth * panel_bytes
         here = min(2 * COLS, channels - nth * 2 * COLS)
         channel_bytes = 4 * (group * channels + nth * 2 * COLS)
+        residual_bytes = channel_bytes // 2 if added == CELLS else channel_bytes
         bias = biases + 4 * (group * padded + nth * 2 * COLS)
         group_band = band + group * blocks * parts * LINE
         done, start, split_from = begin, begin, begin if by_chunks else 0
@@ -305,6 +341,7 @@ def split_conv(step, bases, item, scratch):
         while done < stop:
             end = min(steps, begin + chunk)
             count = min(s.part, end - done)
+            begun, add = done > (0 if goes_on else begin), begin > 0 and not goes_on
             b = panel_weights + done * step_bytes
             ahead, apart = b + s.ahead, count * step_bytes // STREAMS
             # Behind the last panel comes the first one's next chunk, or the next item's first panel.
@@ -317,12 +354,12 @@ def split_conv(step, bases, item, scratch):
                 rows = min(2 * ROWS, outputs - first)
                 quarters = min(most, 4 - fetched)
                 terms = offsets + 8 * (done - split_from)
-                which = 8 * quarters + 4 * (done > begin) + 2 * (rows > ROWS) + (here > COLS)
+                which = 8 * quarters + 4 * begun + 2 * (rows > ROWS) + (here > COLS)
                 whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
-                sums = scratch + s.chunk_sums + first * ROW if begin else whole
+                sums = scratch + s.chunk_sums + first * ROW if add else whole
                 if done + count == steps and not has_cells:
                     _fetch_places(
-                        s, rows, line, col, pitch, pixels, y + channel_bytes, residual + channel_bytes
+                        s, rows, line, col, pitch, pixels, y + channel_bytes, residual + residual_bytes
                     )
                 call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
                                 terms, count, b, sums, ROW, ahead, apart)  # fmt: skip
@@ -330,7 +367,7 @@ def split_conv(step, bases, item, scratch):
                 fetched += quarters
                 if done + count < end:
                     continue
-                if begin:
+                if add:
                     _add(whole, sums, rows)
                 if end < steps:
                     continue
@@ -339,14 +376,12 @@ def split_conv(step, bases, item, scratch):
                     width = min(rows - row, pixels - col)
                     if width > 0:
                         at, to = whole + row * ROW, y + line * y_line + col * y_col + channel_bytes
-                        r = residual + line * r_line + col * r_col + channel_bytes
+                        r = residual + line * r_line + col * r_col + residual_bytes
                         if has_cells:
                             place = cells + line * cells_line + col * cells_col + channel_bytes // 2
                             _store_rounded(s, at, width, here, to, place, r, bias, low, high)
                         else:
-                            _finish(s, at, width, here, to, y_col, r, bias, low, high)
-                            if activation:
-                                call_activation(activation, to, width, y_col, here, s.act_a_cell)
+                            _store(s, at, width, here, to, y_col, r, bias, low, high)
                     else:  # between lines: nobody's outputs
                         width = min(rows - row, pitch - col)
                     row += width

@@ -82,10 +82,10 @@ def split_panels(step, bases, item, scratch):
     y += first * taps * chunks * parts * 2 * TILE
     seen = splat(f(0.0))
     for panel in range(first, last):
-        for tap in range(taps):
-            source = x + load_int(places + 8 * tap) + panel * 2 * COLS * x_col
-            for chunk in range(chunks):
-                row = chunk * TERMS
+        of_panel = x + panel * 2 * COLS * x_col
+        for row in range(0, rows, TERMS):
+            for tap in range(taps):
+                source = of_panel + load_int(places + 8 * tap)
                 seen = split_block(
                     source + row * x_row, x_row, x_col, min(TERMS, rows - row), cols - panel * 2 * COLS,
                     parts, y, seen,

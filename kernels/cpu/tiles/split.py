@@ -18,7 +18,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, STREAMS, TERMS
 from bslite.kernels.cpu.vector.bfloat16 import rounded_ir
 from bslite.kernels.cpu.vector.lanes import all_ints, ints_of
-from bslite.kernels.cpu.vector.memory import load, load_some
+from bslite.kernels.cpu.vector.memory import load, load_some, store
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, prefetch_ir, primitive, vec_t
 
 
@@ -130,6 +130,20 @@ def _pixels_splitter(parts):
     return split
 
 
+@register_jitable
+def _copied(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines):
+    """`split_pixels` for pixels that are cells of one part, of whole blocks of 32 channels."""
+    for _ in range(count):
+        for _ in range(lines):
+            for stream in range(STREAMS):
+                fetch_far(fetch + stream * apart)
+            fetch += LINE
+        for place in range(0, 2 * groups * depth, BYTES):
+            store(to + place, load(x + place))
+        x += x_col
+        to += pixel
+
+
 _into_three, _into_two, _into_one = map(_pixels_splitter, (3, 2, 1))
 
 
@@ -139,7 +153,11 @@ def split_pixels(x, x_col, count, groups, depth, parts, to, pixel, fetch, apart,
     ``pixel`` bytes apart: for each block of 32 channels of a group a line of cells for each part, zeros
     beyond ``depth``. Returns ``seen`` with the bits of lanes that are not exact. With each pixel ``lines``
     lines of each of the streams are fetched, which begin at ``fetch``, ``apart`` bytes from one to the next.
+    Of no ``parts``, pixels are cells of one already.
     """
+    if parts == 0:
+        _copied(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines)
+        return seen
     if parts == 3:
         return _into_three(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)
     if parts == 2:

@@ -91,6 +91,12 @@ def emit_block(
                     place = builder.add(places[line % STREAMS], const(LINE * (line // STREAMS)))
                     simd.prefetch_ir(builder, place, level=2)
                 done += 1
+        if len(how.pairs) == 1:
+            two = builder.mul(op.sums_row, builder.and_(builder.shl(k, const(1)), const(ROWS * rows - 2)))
+            for row in (two, builder.add(two, op.sums_row)):
+                for line in range(cols):
+                    place = builder.add(builder.add(op.sums, row), const(LINE * line))
+                    simd.prefetch_ir(builder, place, write=True)
         return [builder.add(b, const(b_bytes)), builder.add(ahead, const(LINE * lines // STREAMS))]
 
     loop(builder, op.steps, [op.b, op.ahead], step)

@@ -79,6 +79,20 @@ def paired_ir(builder, even, odd):
     return builder.bitcast(builder.or_(low, high), VEC)
 
 
+def _halves(first):
+    """A function that gives the numbers of a register of cells from number ``first`` on, as float32."""
+    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(range(first, first + LANES)))
+
+    @primitive(vec_t, vec_t)
+    def half(builder, cells):
+        both = builder.bitcast(cells, ALL)
+        wide = builder.zext(builder.shuffle_vector(both, both, order), ir.VectorType(ir.IntType(32), LANES))
+        return builder.bitcast(builder.shl(wide, all_ints(16)), VEC)
+
+    return half
+
+
+first_half, second_half = _halves(0), _halves(LANES)
 rounded, paired = (primitive(vec_t, vec_t, vec_t)(made) for made in (rounded_ir, paired_ir))
 
 

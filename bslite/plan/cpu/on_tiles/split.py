@@ -23,6 +23,8 @@ from bslite.kernels.contracts.cpu.tiles import (
     STREAMS,
     TERMS,
     TILE,
+    Added,
+    Reads,
     SplitConv,
     TileSweep,
 )
@@ -136,17 +138,18 @@ def stored(b: CpuBuilder, key: str, groups: int, recipe: str = "", **how: Any) -
 def split_conv(
     b: CpuBuilder, layer: Layer, size: Pixels, of: Sum, x: Places, near: Near, y: Places,
     residual: Places | None, channels: int, clipped: bool, weights: Weights, image: tuple[int, int] | None,
-    bias: Callable[[], View | None] = lambda: None, direct: bool = False,
+    bias: Callable[[], View | None] = lambda: None, reads: Reads = Reads.FLOAT32,
+    added: Added = Added.FLOAT32,
 ) -> bool:  # fmt: skip
     """Append the step of one convolution and return True, if it takes less time than with multiply-adds.
 
     ``x`` has the places of windows. ``clipped``: some leave the image; their rows, or the planes of a volume,
     that lie outside are zeros. ``image``: the outputs of a whole image, and of its lines, by which it is
     decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
-    nothing of the sizes may decide. ``bias``: gives one that is a value, in registers. ``direct``: x is cells
-    with zeros around it, which tiles read where they lie.
+    nothing of the sizes may decide. ``bias``: gives one that is a value, in registers. ``reads``: what x is;
+    ``added``: how the residual is.
     """
-    machine, mine = b.machine, channels // of.groups
+    machine, mine, in_place = b.machine, channels // of.groups, reads is Reads.IN_PLACE
     if not on_tiles(b, of, channels, image, weights.key):
         return False
     sweep = sweep_of(b, weights.key)
@@ -158,7 +161,7 @@ def split_conv(
     wide = (size.pixels - 1) * col_step + reach_cols
     panels = -(-mine // PANEL)
     group_bytes = panels * of.steps * b_parts * 2 * TILE
-    by_chunks = not direct and of.window.taps == of.groups == 1 < FEW < size.made and of.steps > CHUNK_STEPS
+    by_chunks = not in_place and of.window.taps == of.groups == 1 < FEW < size.made and of.steps > CHUNK_STEPS
     near_blocks = CHUNK_STEPS if by_chunks else of.blocks  # whose parts are there at a time
     all_rows = size.images * size.planes * size.lines * row_step
     items = tile_items(
@@ -167,20 +170,22 @@ def split_conv(
             size.images * size.planes, size.lines, size.pixels, -(-wide // col_step), panels * of.groups,
             row_step, max(0, reach_rows - row_step),
             4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
-            0.0 if direct else split_of(machine, size, of) / all_rows,
+            0.0 if in_place else split_of(machine, size, of) / all_rows,
             4 * deep.taps * wide * of.groups * of.depth,
             deep.taps * wide * of.groups * near_blocks * parts * LINE,
             size.pixels * ROW if by_chunks else 0,
             group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
         ),
     )  # fmt: skip
-    if direct:
+    if in_place:
         lie = _where_they_are(b, of, size, x, near)
     else:
         lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
     read = wide * items.band_lines * row_step  # of a plane: rows and planes that lie outside fetch nothing
-    passes, scratch = _passes(b, of, b_parts, blocks, read, group_bytes * of.groups, lie.end)
+    goes_on = sweep.products == 1
+    chunk = of.steps if goes_on and not by_chunks else CHUNK_STEPS
+    passes, scratch = _passes(b, of, b_parts, blocks, read, group_bytes * of.groups, lie.end, chunk)
     if by_chunks:
         panel_bytes, sums_bytes = of.steps * b_parts * 2 * TILE, BLOCK * blocks
         passes = passes._replace(
@@ -188,17 +193,17 @@ def split_conv(
         )
         scratch = passes.chunk_sums + sums_bytes
     at_weights, weights_image, more = weights.packed(parts, b_parts)
-    table, added = b.const("offsets", values=lie.offsets), bias()
-    if added is not None:
-        at_bias, more = added.start, [*more, added]
+    table, biases = b.const("offsets", values=lie.offsets), bias()
+    if biases is not None:
+        at_bias, more = biases.start, [*more, biases]
     else:
         keys = [layer.node.params["bias"]] if "bias" in layer.node.params else []
         how = {"channels": channels, "lanes": machine.lanes, "groups": of.groups}
         at_bias = Operand(b.const("bias_panels", *keys, **how), 0)
     rest, by_planes = residual or y, of.window.by_planes
     record = SplitConv(
-        x.start, y.start, rest.start, at_weights, at_bias, Operand(table, 0), direct=int(direct),
-        has_residual=int(residual is not None),
+        x.start, y.start, rest.start, at_weights, at_bias, Operand(table, 0), reads=reads,
+        added=added if residual else Added.NOTHING,
         x_image=4 * x.image, x_plane=4 * x.plane, x_line=4 * x.line, x_deep=4 * deep.dilation * near.plane,
         x_row=4 * near.row, x_col=4 * near.col,
         y_image=4 * y.image, y_plane=4 * y.plane, y_line=4 * y.line, y_col=4 * y.col,
@@ -207,8 +212,8 @@ def split_conv(
         pixels=size.pixels, short=size.short, **items._asdict(), panels=panels * of.groups,
         group_panels=panels, group_channels=mine, group_weight_bytes=group_bytes,
         weights_image=4 * weights_image, groups=of.groups, depth=of.depth, blocks_of_terms=of.blocks,
-        parts=parts, b_parts=b_parts, steps=of.steps, chunk=CHUNK_STEPS, by_chunks=int(by_chunks),
-        **passes._asdict(),
+        parts=parts, b_parts=b_parts, steps=of.steps, chunk=chunk, by_chunks=int(by_chunks),
+        goes_on=int(goes_on), **passes._asdict(),
         start=rows.start if clipped and not by_planes else 0, row_step=row_step,
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
@@ -240,7 +245,7 @@ def _in_scratch(of: Sum, blocks: int, parts: int, band_lines: int, wide: int) ->
             range(deep.taps), range(0, reach_rows, rows.dilation), range(0, reach_cols, cols.dilation)
         )
     ]
-    offsets = [place + block * parts * LINE for place in places for block in range(blocks)]
+    offsets = [place + block * parts * LINE for block in range(blocks) for place in places]
     # A tile may begin at the last output and take 32.
     return Parts(pitch, pixel, plane, slab, offsets, HEAD + deep.taps * slab + 2 * ROWS * pixel)
 
@@ -258,12 +263,12 @@ def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near)
     end = x.start.at + last + max(places) + of.groups * of.blocks * LINE // 4
     buffer = b.buffers[x.view.buffer]
     b.buffers[buffer.name] = replace(buffer, size=max(buffer.size, end))
-    offsets = [4 * place + block * LINE for place in places for block in range(of.blocks)]
+    offsets = [4 * place + block * LINE for block in range(of.blocks) for place in places]
     return Parts(pitch, 4 * x.col, 0, 0, offsets, HEAD)
 
 
 def _passes(
-    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, read: int, weight_bytes: int, at: int
+    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, read: int, weight_bytes: int, at: int, chunk: int
 ) -> tuple[Passes, int]:
     """How the weights pass the ``blocks`` of 32 outputs of an item, which reads ``read`` pixels or more; its
     sums may lie in scratch memory from ``at`` on. And where that ends.
@@ -271,14 +276,21 @@ def _passes(
     Weights are fetched ahead, by all blocks of outputs alike, the first ones while pixels are split. Those
     that L2 keeps are fetched for a thread's first band only, larger ones for each.
     """
-    how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(CHUNK_STEPS, of.steps)
+    how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(chunk, of.steps)
     if b.machine.tile_products == 1 and blocks > 4:  # fewer do not pay for sums that go on
-        part = min(part, how.near // step_bytes)
+        part = min(part, _near(how.near // step_bytes, of.window.taps))
     chunk_sums = end = at + BLOCK * (blocks if part < of.steps else 1)
-    end += BLOCK * blocks * (of.steps > CHUNK_STEPS)
+    end += BLOCK * blocks * (of.steps > chunk)
     quarters, far = -(-4 // blocks) if how.ahead else 0, int(weight_bytes >= b.machine.l2 / 4)
     first = -(-part * step_bytes // (LINE * STREAMS * read)) if how.ahead else 0
     return Passes(part, part * step_bytes, first, quarters, far, at, 0, chunk_sums), end
+
+
+def _near(steps: int, taps: int) -> int:
+    """Blocks of terms whose weights stay in L1, about ``steps``: of all taps of some blocks of channels,
+    whose pixels then do so, too.
+    """
+    return taps * max(1, steps // taps) if taps <= 2 * steps else steps
 
 
 @functools.lru_cache(4096)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from bslite import ops
 from bslite.kernels.contracts.cpu.gemm import Columns, PlaneRows, Windows
+from bslite.kernels.contracts.cpu.tiles import Added, Reads
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -13,12 +14,13 @@ from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_para
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
-from bslite.plan.cpu.on_tiles.split import Sum, split_conv, stored
+from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, split_conv, stored
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_input import by_rows, goes_across, image_of, read_for
 from bslite.plan.cpu.ops.depthwise import depthwise
 from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
 from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
+from bslite.plan.cpu.rounded import rounded_residual
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
@@ -158,33 +160,36 @@ def _on_tiles(
     """Append the step on tiles of bfloat16, if that is faster; say whether it is."""
     if window.empty or filters.dots:
         return False
+    if filters.reads is Reads.IN_PLACE:
+        clipped = False
+    # A band that does not reach a padded edge must have the bits of one that does.
+    if window.taps == 1 and (clipped or any(layer.node.attrs.get("padding", ()))):
+        return False
     deep, rows, cols = window
     n, channels, d, p, q = volume(y).shape
+    of, image = Sum(window, filters.group_depth, filters.groups), image_of(b, layer, window)
+    matrices, key = weights_of(window, filters), layer.node.params.get("weight", "")
+    if not on_tiles(b, of, channels, image, None if matrices else key):
+        return False
+    added = Added.FLOAT32
+    if residual is not None and in_one_part(b.machine, 0):
+        residual, added = rounded_residual(b, layer, residual)
     xi, _, xp, xl, xc = volume(x).strides
     size = Pixels(n, d, p, q)
     places = [Places(x, origin, xi, deep.stride * xp, rows.stride * xl, cols.stride * xc)]
     for view in (y, residual):
         if view is not None:
-            image, _, plane, line, col = volume(view).strides
-            places.append(Places(view, view.start, image, plane, line, col))
-    if filters.direct:
-        clipped = False
+            at, _, plane, line, col = volume(view).strides
+            places.append(Places(view, view.start, at, plane, line, col))
     if window.taps == 1:
-        # A band that does not reach a padded edge must have the bits of one that does.
-        if clipped or any(layer.node.attrs.get("padding", ())):
-            return False
         size, places = in_lines(b.machine.threads, size, places)
-    matrices = weights_of(window, filters)
     if matrices:
         weights = computed(b, layer, matrices)
     else:
-        key = layer.node.params["weight"]
         weights = stored(b, key, filters.groups, filters.recipe, **how_of(window, filters))
-    of = Sum(window, filters.group_depth, filters.groups)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
-        clipped, weights, image_of(b, layer, window), lambda: bias_of(b, layer, filters.groups),
-        filters.direct,
+        clipped, weights, image, lambda: bias_of(b, layer, filters.groups), filters.reads, added,
     )  # fmt: skip
 
 

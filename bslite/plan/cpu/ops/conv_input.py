@@ -2,7 +2,7 @@
 
 import math
 
-from bslite.kernels.contracts.cpu.tiles import TERMS
+from bslite.kernels.contracts.cpu.tiles import TERMS, Reads
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import NO_HALO, View
@@ -11,7 +11,7 @@ from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.ops.depthwise import in_registers
 from bslite.plan.cpu.reduction import LONGEST
-from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
+from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers, rounded_for_some
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.cpu.tiling import across_rows
 from bslite.plan.shared.conv import Filters
@@ -40,38 +40,45 @@ def read_for(
         x = rounded(b, layer, b.read(name, exact=True), 1, halo)
         return x, filters._replace(group_depth=depth, dots=True)
     filters = filters._replace(in_registers=in_registers(b.machine, layer, filters, math.prod(taps)))
-    made = None if window is None else _direct(b, layer, filters, window, clipped)
-    if made is not None:
-        return made, filters._replace(direct=True)
+    if window is not None and _takes_cells(b, layer, filters, window, clipped):
+        found = _in_place(b, layer, window, Sum(window, filters.group_depth, filters.groups))
+        if found is not None:
+            return found, filters._replace(reads=Reads.IN_PLACE)
+        found = rounded_for_some(b, layer, name, halo)
+        if found is not None:
+            return found, filters._replace(reads=Reads.CELLS)
     x = b.read(name, halo=halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
     return x, filters
 
 
-def _direct(b: CpuBuilder, layer: Layer, filters: Filters, window: Window, clipped: bool) -> View | None:
+def _takes_cells(b: CpuBuilder, layer: Layer, filters: Filters, window: Window, clipped: bool) -> bool:
+    """Whether a layer is on tiles of one part, and its input may be cells: of whole blocks of terms."""
+    if not in_one_part(b.machine, filters.group_depth) or filters.weight is not None or filters.in_registers:
+        return False
+    if window.empty or window.by_planes or is_column(layer, b.crop):
+        return False
+    if window.taps == 1 and (clipped or any(layer.node.attrs.get("padding", ()))):
+        return False  # see `conv._on_tiles`
+    if goes_across(b.machine, filters, window.taps) or b.values[layer.node.inputs[0]].strides[1] != 1:
+        return False
+    of, key = Sum(window, filters.group_depth, filters.groups), layer.node.params["weight"]
+    outputs = filters.groups * filters.group_channels
+    return on_tiles(b, of, outputs, image_of(b, layer, window), key)
+
+
+def _in_place(b: CpuBuilder, layer: Layer, window: Window, of: Sum) -> View | None:
     """The input as cells with all zeros around it, where its makers store it so, and tiles can read it where
-    it lies: one part of whole blocks of terms, by windows that are neighbours.
+    it lies: by windows that are neighbours.
     """
     _, rows, cols = window
-    given = filters.weight is not None
-    if not in_one_part(b.machine, filters.group_depth) or given or filters.in_registers:
-        return None
-    if window.empty or window.by_planes or rows.stride * cols.stride > 1 or is_column(layer, b.crop):
-        return None
-    if window.taps == 1 and (clipped or any(layer.node.attrs.get("padding", ()))):
-        return None  # see `conv._on_tiles`
-    of, key = Sum(window, filters.group_depth, filters.groups), layer.node.params["weight"]
-    if goes_across(b.machine, filters, window.taps) or not on_tiles(
-        b, of, filters.groups * filters.group_channels, image_of(b, layer, window), key
-    ):
+    if rows.stride * cols.stride > 1:
         return None
     reach_rows, reach_cols = of.reach
     below = rows.start + rows.made - 1 + reach_rows - rows.have
     right = cols.start + cols.made - 1 + reach_cols - cols.have
     halo = max(0, -rows.start), max(0, -cols.start), max(0, below), max(0, right)
     x = b.values[layer.node.inputs[0]]
-    if x.strides[1] != 1 or (halo == NO_HALO and not _in_order(x)):
-        return None
-    return rounded_by_makers(b, layer, x, 1, halo)
+    return None if halo == NO_HALO and not _in_order(x) else rounded_by_makers(b, layer, x, 1, halo)
 
 
 def _in_order(x: View) -> bool:

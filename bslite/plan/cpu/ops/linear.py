@@ -1,6 +1,7 @@
 """Lowering of `linear` to a "conv" step: the rows of x are its pixels."""
 
 from bslite.kernels.contracts.cpu.sweep import Narrow
+from bslite.kernels.contracts.cpu.tiles import Reads
 from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
@@ -62,7 +63,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     )
     done = not (dots or _once_an_image(b, layer, 4 * k * c)) and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
-        None, lambda: bias_of(b, layer), direct is not None,
+        None, lambda: bias_of(b, layer), Reads.FLOAT32 if direct is None else Reads.IN_PLACE,
     )  # fmt: skip
     if weight is not None and not done:
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
