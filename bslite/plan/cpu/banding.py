@@ -20,7 +20,7 @@ from bslite.plan.core.views import size_of
 from bslite.plan.cpu.known_runs import Run
 from bslite.plan.cpu.tiling import UNEVEN
 from bslite.plan.cpu.tuning import Banding
-from bslite.plan.cpu.work import arithmetic_cycles
+from bslite.plan.cpu.work import arithmetic_cycles, parts_of
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -42,12 +42,15 @@ NEAR = 0.25  # share of L2 up to which the thread that made a value's rows still
 
 
 class Cost(NamedTuple):
-    """The cost of one layer for one image: cycles of one core out of L1, and bytes."""
+    """The cost of one layer for one image: cycles of one core out of L1, and bytes; of values, the share of
+    them where a step before or after, in the same run, may pass them as cells.
+    """
 
     work: float
     taken: float
     made: float
     weights: float
+    cells: float
 
 
 def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) -> Cost:
@@ -83,18 +86,21 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     if layer.activation is not None:
         work += vectors * ACTIVATION.get(layer.activation.op, 0.0)
     taken = 4.0 * sum(size_of(shapes[name]) for name in layer.inputs)
-    return Cost(work, taken, 4.0 * size_of(out), 4.0 * sum(map(size_of, params.values())))
+    parts = parts_of(node, params, machine)
+    weights = (2.0 * parts or 4.0) * sum(map(size_of, params.values()))
+    return Cost(work, taken, 4.0 * size_of(out), weights, 0.5 if parts == 1 else 1.0)
 
 
 def whole_cycles(cost: Cost, machine: Machine, images: int, options: Banding) -> float:
     """The cycles of a layer run on its own, its rows or channels shared among the threads."""
     t = machine.threads
     near, far = 1 / machine.l2_bytes_per_cycle, 1 / machine.l3_bytes_per_cycle
-    read = near if images * cost.taken / t < NEAR * machine.l2 else far
-    write = near if images * cost.made / t < NEAR * machine.l2 else WRITE * far
+    taken, made = cost.cells * cost.taken, cost.cells * cost.made
+    read = near if images * taken / t < NEAR * machine.l2 else far
+    write = near if images * made / t < NEAR * machine.l2 else WRITE * far
     weights = cost.weights * far / t
     uneven = UNEVEN / ITEMS if t > 1 else 0.0
-    moved = cost.taken * read + cost.made * write
+    moved = taken * read + made * write
     return images * (cost.work + moved) / t * (1.0 + uneven) + weights + options.sync
 
 
@@ -158,7 +164,7 @@ class Growing:
         part = (rows[1] - rows[0]) / height
         made = part * cost.made
         self.work += cost.work * part + STEP
-        self.moved += made * (1 + count)
+        self.moved += cost.cells * made * (1 + count)
         self.weights += cost.weights
         if leaves:
             if part > -(-height // self.bands) / height:
@@ -166,7 +172,7 @@ class Growing:
             self.written += made * (self.near if cost.made < self.stays else WRITE * self.far)
         self.alive.append(0.0)
         for place in range(self.stop - 1 - last, len(self.alive)):
-            self.alive[place] += made
+            self.alive[place] += cost.cells * made
             self.most = max(self.most, self.alive[place])
         node, maps = layer.node, search.maps[layer.name]
         for name in layer.inputs:

@@ -90,11 +90,20 @@ def rounded_residual(b: CpuBuilder, layer: Layer, x: View) -> tuple[View, Added]
     """
     name = layer.residual
     assert name is not None
-    if replace(x, halo=NO_HALO) == replace(b.values[name], halo=NO_HALO):
-        found = rounded_for_some(b, layer, name, NO_HALO)
-        if found is not None:
-            return found, Added.CELLS
-    return x, Added.ROUNDED
+    first = _first_row(b.values[name], x)
+    made = None if first is None else rounded_for_some(b, layer, name, NO_HALO)
+    if made is None or first is None:
+        return x, Added.ROUNDED
+    return made.slice(2, first, first + x.shape[2]), Added.CELLS
+
+
+def _first_row(value: View, x: View) -> int | None:
+    """The first of the rows of ``value`` that ``x`` is; None if it is no such rows."""
+    first, rest = divmod(x.offset - value.offset, value.strides[2] or 1)
+    if rest or not 0 <= first <= value.shape[2] - x.shape[2]:
+        return None
+    rows = value.slice(2, first, first + x.shape[2])
+    return first if replace(rows, halo=NO_HALO) == replace(x, halo=NO_HALO) else None
 
 
 def _rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from bslite.arithmetic import Precision
+from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.machine import TILE_FLOPS, Machine
 from bslite.ops import Shape
 from bslite.spec import Node
@@ -41,12 +42,19 @@ def arithmetic_cycles(flops: float, node: Node, params: Mapping[str, Shape], mac
     those are faster.
     """
     cycles = flops / (2.0 * machine.lanes * machine.fma_ports)
-    narrow = min(params["weight"][:2]) < LEAST if "weight" in params else False
-    if node.declaration.plain not in ON_TILES or narrow:
-        return cycles
-    if machine.dot_cycles and "weight" in params:
+    if machine.dot_cycles and "weight" in params and _on_tiles(node, params):
         return cycles * machine.dot_cycles / 2
-    if not machine.tile_cycles:
+    if not parts_of(node, params, machine):
         return cycles
     products = flops / TILE_FLOPS * machine.tile_products
     return min(cycles, products * machine.tile_cycles / REACHED)
+
+
+def parts_of(node: Node, params: Mapping[str, Shape], machine: Machine) -> int:
+    """The parts of bfloat16 that tiles take of a node's numbers; 0 of one that is not on tiles."""
+    return PARTS[machine.tile_products] if machine.tile_cycles and _on_tiles(node, params) else 0
+
+
+def _on_tiles(node: Node, params: Mapping[str, Shape]) -> bool:
+    narrow = min(params["weight"][:2]) < LEAST if "weight" in params else False
+    return node.declaration.plain in ON_TILES and not narrow
