@@ -129,7 +129,8 @@ class SplitConv(OnTiles, kernel="split_conv"):
     those of a chunk, and the sums of a panel lie ``panel_sums`` bytes behind those of the one before.
 
     Of cells ``IN_PLACE`` nothing is split, ``offsets`` are from the window of the first output on, and
-    ``pitch`` pixels make a line.
+    ``pitch`` pixels make a line. With a ``run``, tiles take each line by itself, so many bytes behind the one
+    before: where windows are strided, much lies between lines.
     """
 
     x: Operand
@@ -200,6 +201,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     row_phases: int
     col_phases: int
     pitch: int
+    run: int
     pixel: int
     plane: int
     sweep: TileSweep

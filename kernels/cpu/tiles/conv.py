@@ -11,6 +11,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import (
+    BLOCK,
     COLS,
     CONFIG,
     FIRST,
@@ -295,7 +296,8 @@ def split_conv(step, bases, item, scratch):
     padded = (channels + LANES - 1) // LANES * LANES  # biases of a group
     low, high = splat(load_scalar(s.lo_cell)), splat(load_scalar(s.hi_cell))
     short = s.short if last_line == s.lines else 0
-    outputs = (lines - 1) * pitch + pixels - short
+    runs, outputs = (lines, pixels) if s.run else (1, (lines - 1) * pitch + pixels - short)
+    run_blocks = (outputs + 2 * ROWS - 1) // (2 * ROWS)
     chunk, by_chunks, goes_on, panel_sums = s.chunk, s.by_chunks, s.goes_on, s.panel_sums
 
     x = s.x + number * s.x_image + plane * s.x_plane
@@ -350,18 +352,20 @@ def split_conv(step, bases, item, scratch):
                 ahead = first_weights + (next_chunk + done - start) * step_bytes
             line, col = 0, 0
             fetched = 0
-            for first in range(0, outputs, 2 * ROWS):
+            for nth_block in range(runs * run_blocks):
+                first = nth_block % run_blocks * 2 * ROWS
+                at_block = group_band + nth_block // run_blocks * s.run + first * pixel
                 rows = min(2 * ROWS, outputs - first)
                 quarters = min(most, 4 - fetched)
                 terms = offsets + 8 * (done - split_from)
                 which = 8 * quarters + 4 * begun + 2 * (rows > ROWS) + (here > COLS)
-                whole = scratch + sums_of_panel + (first * ROW if s.part < steps else 0)
-                sums = scratch + s.chunk_sums + first * ROW if add else whole
+                whole = scratch + sums_of_panel + (nth_block * BLOCK if s.part < steps else 0)
+                sums = scratch + s.chunk_sums + nth_block * BLOCK if add else whole
                 if done + count == steps and not has_cells:
                     _fetch_places(
                         s, rows, line, col, pitch, pixels, y + channel_bytes, residual + residual_bytes
                     )
-                call_tile_sweep(sweep, which, scratch + UNIT, group_band + first * pixel, pixel,
+                call_tile_sweep(sweep, which, scratch + UNIT, at_block, pixel,
                                 terms, count, b, sums, ROW, ahead, apart)  # fmt: skip
                 ahead += count * step_bytes * quarters // (4 * STREAMS)
                 fetched += quarters

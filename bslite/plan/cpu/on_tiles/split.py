@@ -99,6 +99,7 @@ class Parts(NamedTuple):
     slab: int
     offsets: list[int]
     end: int
+    run: int = 0
 
 
 class Passes(NamedTuple):
@@ -164,10 +165,14 @@ def split_conv(
     by_chunks = not in_place and of.window.taps == of.groups == 1 < FEW < size.made and of.steps > CHUNK_STEPS
     near_blocks = CHUNK_STEPS if by_chunks else of.blocks  # whose parts are there at a time
     all_rows = size.images * size.planes * size.lines * row_step
+    there, pitch = None, -(-wide // col_step)
+    if in_place:
+        there = _where_they_are(b, of, size, x, near)
+        pitch = -(-size.pixels // ROWS) * ROWS if there.run else there.pitch
     items = tile_items(
         machine,
         Band(
-            size.images * size.planes, size.lines, size.pixels, -(-wide // col_step), panels * of.groups,
+            size.images * size.planes, size.lines, size.pixels, pitch, panels * of.groups,
             row_step, max(0, reach_rows - row_step),
             4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
             0.0 if in_place else split_of(machine, size, of) / all_rows,
@@ -177,11 +182,10 @@ def split_conv(
             group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
         ),
     )  # fmt: skip
-    if in_place:
-        lie = _where_they_are(b, of, size, x, near)
-    else:
-        lie = _in_scratch(of, near_blocks, parts, items.band_lines, wide)
+    lie = there or _in_scratch(of, near_blocks, parts, items.band_lines, wide)
+    in_line = -(-size.pixels // (2 * ROWS))
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
+    blocks = items.band_lines * in_line if lie.run else blocks
     read = wide * items.band_lines * row_step  # of a plane: rows and planes that lie outside fetch nothing
     goes_on = sweep.products == 1
     chunk = of.steps if goes_on and not by_chunks else CHUNK_STEPS
@@ -218,7 +222,8 @@ def split_conv(
         rows=rows.have if clipped and not by_planes else ALL, filter_rows=reach_rows, cols=wide,
         deep_start=deep.start if by_planes else 0, deep_step=deep.stride, deep_taps=deep.taps,
         deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=lie.slab,
-        row_phases=row_step, col_phases=col_step, pitch=lie.pitch, pixel=lie.pixel, plane=lie.plane,
+        row_phases=row_step, col_phases=col_step, pitch=lie.pitch, run=lie.run, pixel=lie.pixel,
+        plane=lie.plane,
         sweep=sweep, end=epilogue(layer.activation),
         stored=Cells(y.start, inexact_flag(b, layer)),
     )  # fmt: skip
@@ -251,20 +256,21 @@ def _in_scratch(of: Sum, blocks: int, parts: int, band_lines: int, wide: int) ->
 
 
 def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near) -> Parts:
-    """Cells in memory, whose pixels and lines are evenly spaced. A tile may begin with the last output, and
+    """Cells in memory, whose pixels are evenly spaced. A tile may begin with the last output of a line, and
     reads 16.
     """
     rows, cols = of.window.rows, of.window.cols
-    pitch = x.line // x.col if size.lines > 1 else size.pixels
+    pitch, rest = divmod(x.line, x.col) if size.lines > 1 else (size.pixels, 0)
+    apart = rest > 0 or -(-pitch // ROWS) > -(-size.pixels // ROWS) + 1
     windows = product(range(rows.taps), range(cols.taps))
     places = [i * rows.dilation * near.row + j * cols.dilation * near.col for i, j in windows]
-    last = (size.images - 1) * x.image + (size.planes - 1) * x.plane
-    last += ((size.lines - 1) * pitch + size.pixels - size.short - 1 + ROWS - 1) * x.col
+    last = (size.images - 1) * x.image + (size.planes - 1) * x.plane + (size.lines - 1) * x.line
+    last += (size.pixels - size.short - 1 + ROWS - 1) * x.col
     end = x.start.at + last + max(places) + of.groups * of.blocks * LINE // 4
     buffer = b.buffers[x.view.buffer]
     b.buffers[buffer.name] = replace(buffer, size=max(buffer.size, end))
     offsets = [4 * place + block * LINE for block in range(of.blocks) for place in places]
-    return Parts(pitch, 4 * x.col, 0, 0, offsets, HEAD)
+    return Parts(size.pixels if apart else pitch, 4 * x.col, 0, 0, offsets, HEAD, 4 * x.line if apart else 0)
 
 
 def _passes(

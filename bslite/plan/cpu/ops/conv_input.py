@@ -73,12 +73,19 @@ def _in_place(b: CpuBuilder, layer: Layer, window: Window, of: Sum) -> View | No
     _, rows, cols = window
     if rows.stride * cols.stride > 1:
         return None
-    reach_rows, reach_cols = of.reach
-    below = rows.start + rows.made - 1 + reach_rows - rows.have
-    right = cols.start + cols.made - 1 + reach_cols - cols.have
-    halo = max(0, -rows.start), max(0, -cols.start), max(0, below), max(0, right)
+    halo = _zeros(rows, cols)
     x = b.values[layer.node.inputs[0]]
     return None if halo == NO_HALO and not _in_order(x) else rounded_by_makers(b, layer, x, 1, halo)
+
+
+def _zeros(rows: Axis, cols: Axis) -> Halo:
+    """Those around an image that windows reach."""
+
+    def after(axis: Axis) -> int:
+        last = axis.start + (axis.made - 1) * axis.stride + (axis.taps - 1) * axis.dilation
+        return max(0, last + 1 - axis.have)
+
+    return max(0, -rows.start), max(0, -cols.start), after(rows), after(cols)
 
 
 def _in_order(x: View) -> bool:
@@ -113,12 +120,17 @@ def _rows_on_tiles(
     of, key = Sum(one, cols.taps * depth), layer.node.params["weight"]
     if of.steps >= window.taps or not on_tiles(b, of, filters.group_channels, image_of(b, layer, one), key):
         return None
+    filters = filters._replace(group_depth=of.depth, recipe="row_")
+    if in_one_part(b.machine, 0) and cols.stride * depth % 2 == 0:
+        # A block of terms may end behind the last row: there are zeros.
+        top, _, bottom, _ = _zeros(window.rows, cols)
+        lines = _cells_of_lines(b, layer, halo, window, depth, cells(of.depth), (top, 0, bottom + 1, 0))
+        return lines, filters._replace(reads=Reads.IN_PLACE), one
     x = _close(b, layer, halo, depth, 1)
     n, _, height, _ = x.shape
     image, _, line, _ = x.strides
     shape, strides = (n, of.depth, height, cols.made), (image, 1, line, cols.stride * depth)
-    lines = View(x.buffer, x.offset + cols.start * depth, shape, strides)
-    return lines, filters._replace(group_depth=of.depth, recipe="row_"), one
+    return View(x.buffer, x.offset + cols.start * depth, shape, strides), filters, one
 
 
 def _rows_of_cells(
@@ -136,17 +148,27 @@ def _rows_of_cells(
     group, reads = cells(cols.taps * depth), window.taps / (rows.stride * cols.stride)
     if not on_dots(b, layer.node.params["weight"], 2 * group, channels, reads=reads):
         return None
+    x = _cells_of_lines(b, layer, halo, window, depth, group)
+    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window._replace(cols=_each(cols))
+
+
+def _cells_of_lines(
+    b: CpuBuilder, layer: Layer, halo: Halo, window: Window, depth: int, group: int, zeros: Halo = NO_HALO
+) -> View:
+    """The rows of all windows, of ``group`` cells each, in lines that are rounded whole; ``zeros``: the lines
+    above and below.
+    """
+    cols = window.cols
     x = _close(b, layer, halo, depth, 2, cols.start)
     n, _, height, width = x.shape
     _, left, _, right = x.halo
     image, _, line, col = x.strides
     whole = (left + width + right) * depth
     lines = View(x.buffer, x.offset - left * col, (n, whole, height, 1), (image, 1, line, whole))
-    made = rounded(b, layer, lines, 1)
+    made = rounded(b, layer, lines, 1, zeros)
     image, _, line, _ = made.strides
     at = made.offset + (left + cols.start) * depth // 2
-    x = View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))
-    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window._replace(cols=_each(cols))
+    return View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))
 
 
 def _close(b: CpuBuilder, layer: Layer, halo: Halo, depth: int, unit: int, start: int = 0) -> View:
