@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from bslite.engines.common.recipes import data_of, phase, recipe
 from bslite.errors import SpecError
+from bslite.kernels.contracts.cpu.rows import PICTURE
 from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.contracts.cpu.tiles import COLS, HALF, LEAST, MOST, PAIR, TERMS
 from bslite.kernels.cpu.vector.quads import SATURATES
@@ -361,12 +362,15 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
     return made
 
 
-def _of_rows(make: Callable[..., Array]) -> Callable[..., Array]:
-    """The recipe ``make`` for ``[K, C, R, S]`` as a filter whose rows are one pixel of S * C channels."""
+def _of_rows(make: Callable[..., Array], least: int = 0) -> Callable[..., Array]:
+    """The recipe ``make`` for ``[K, C, R, S]`` as a filter whose rows are one pixel of S * C channels, of
+    S * ``least`` if C is less.
+    """
 
     def made(params: Sequence[Array], **how: int) -> Array:
-        k, c, r, s = params[0].shape
-        return make([params[0].transpose(0, 3, 1, 2).reshape(k, s * c, r)], **how)
+        w = np.pad(params[0], ((0, 0), (0, max(0, least - params[0].shape[1])), (0, 0), (0, 0)))
+        k, c, r, s = w.shape
+        return make([w.transpose(0, 3, 1, 2).reshape(k, s * c, r)], **how)
 
     return made
 
@@ -374,6 +378,7 @@ def _of_rows(make: Callable[..., Array]) -> Callable[..., Array]:
 recipe("row_panels")(_of_rows(_panels))
 recipe("row_rounded_panels")(_of_rows(_rounded_panels))
 recipe("row_split_panels")(_of_rows(_split_panels))
+recipe("picture_split_panels")(_of_rows(_split_panels, PICTURE))
 recipe("transposed_panels")(_of_phase(_panels))
 recipe("transposed_rounded_panels")(_of_phase(_rounded_panels))
 recipe("transposed_depthwise")(_of_phase(_depthwise))

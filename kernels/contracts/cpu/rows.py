@@ -39,6 +39,32 @@ class Rounded(RowRecord, kernel="rounded"):
     flag: Operand
 
 
+PICTURE = 4  # numbers of a pixel of a `Picture`
+
+
+class Picture(StepRecord, kernel="picture"):
+    """Rounds images of ``channels`` planes, at most `PICTURE`, to bfloat16: ``lines`` of ``cols`` pixels of
+    `PICTURE` numbers, zeros beyond the channels, with ``left`` and ``right`` pixels of zeros beside them. An
+    item is ``item_lines`` lines. The columns of a plane lie side by side. ``flag``: as of `Rounded`.
+    """
+
+    x: Operand
+    y: Operand
+    flag: Operand
+    images: int
+    lines: int
+    cols: int
+    channels: int
+    left: int
+    right: int
+    x_image: int
+    x_channel: int
+    x_line: int
+    y_image: int
+    y_line: int
+    item_lines: int
+
+
 class Softmax(RowRecord, kernel="softmax"):
     """Softmax of each row."""
 

@@ -2,12 +2,14 @@
 
 import math
 
+from bslite.kernels.contracts.cpu.rows import PICTURE
 from bslite.kernels.contracts.cpu.tiles import TERMS, Reads
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params, volume
 from bslite.plan.cpu.halos import is_column
+from bslite.plan.cpu.on_tiles.picture import rows_of_windows
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.ops.depthwise import in_registers
 from bslite.plan.cpu.reduction import LONGEST
@@ -120,17 +122,16 @@ def _rows_on_tiles(
     of, key = Sum(one, cols.taps * depth), layer.node.params["weight"]
     if of.steps >= window.taps or not on_tiles(b, of, filters.group_channels, image_of(b, layer, one), key):
         return None
-    filters = filters._replace(group_depth=of.depth, recipe="row_")
-    if in_one_part(b.machine, 0) and cols.stride * depth % 2 == 0:
-        # A block of terms may end behind the last row: there are zeros.
-        top, _, bottom, _ = _zeros(window.rows, cols)
-        lines = _cells_of_lines(b, layer, halo, window, depth, cells(of.depth), (top, 0, bottom + 1, 0))
-        return lines, filters._replace(reads=Reads.IN_PLACE), one
+    if in_one_part(b.machine, 0) and depth <= PICTURE:
+        lines = rows_of_windows(b, layer, b.values[layer.node.inputs[0]], window, _zeros(window.rows, cols))
+        filters = filters._replace(recipe="picture_", reads=Reads.IN_PLACE)
+        return lines, filters._replace(group_depth=cols.taps * PICTURE), one
     x = _close(b, layer, halo, depth, 1)
     n, _, height, _ = x.shape
     image, _, line, _ = x.strides
     shape, strides = (n, of.depth, height, cols.made), (image, 1, line, cols.stride * depth)
-    return View(x.buffer, x.offset + cols.start * depth, shape, strides), filters, one
+    lines = View(x.buffer, x.offset + cols.start * depth, shape, strides)
+    return lines, filters._replace(group_depth=of.depth, recipe="row_"), one
 
 
 def _rows_of_cells(
@@ -148,27 +149,17 @@ def _rows_of_cells(
     group, reads = cells(cols.taps * depth), window.taps / (rows.stride * cols.stride)
     if not on_dots(b, layer.node.params["weight"], 2 * group, channels, reads=reads):
         return None
-    x = _cells_of_lines(b, layer, halo, window, depth, group)
-    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window._replace(cols=_each(cols))
-
-
-def _cells_of_lines(
-    b: CpuBuilder, layer: Layer, halo: Halo, window: Window, depth: int, group: int, zeros: Halo = NO_HALO
-) -> View:
-    """The rows of all windows, of ``group`` cells each, in lines that are rounded whole; ``zeros``: the lines
-    above and below.
-    """
-    cols = window.cols
     x = _close(b, layer, halo, depth, 2, cols.start)
     n, _, height, width = x.shape
     _, left, _, right = x.halo
     image, _, line, col = x.strides
     whole = (left + width + right) * depth
     lines = View(x.buffer, x.offset - left * col, (n, whole, height, 1), (image, 1, line, whole))
-    made = rounded(b, layer, lines, 1, zeros)
+    made = rounded(b, layer, lines, 1)
     image, _, line, _ = made.strides
     at = made.offset + (left + cols.start) * depth // 2
-    return View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))
+    x = View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))
+    return x, filters._replace(group_depth=group, recipe="row_", dots=True), window._replace(cols=_each(cols))
 
 
 def _close(b: CpuBuilder, layer: Layer, halo: Halo, depth: int, unit: int, start: int = 0) -> View:
