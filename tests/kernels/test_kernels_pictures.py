@@ -38,7 +38,9 @@ def picture(name: str) -> tuple[ModelSpec, Any]:
     shape, filters, attributes = CASES[name]
     how = {"stride": 1, "padding": 0} | attributes
     x = noise(*shape)
-    return one_op("conv2d", ("N", *shape[1:]), weight=noise(*filters, seed=1), bias=noise(filters[0]), **how), x
+    return one_op(
+        "conv2d", ("N", *shape[1:]), weight=noise(*filters, seed=1), bias=noise(filters[0]), **how
+    ), x
 
 
 def nearest(x: Any) -> Any:

@@ -27,8 +27,7 @@ IN_PANELS = ("panels", "pair_panels", "quad_panels", "rounded_panels", "narrow_p
 #: Recipes that write into `room` themselves.
 PLACED = (
     *("panels", "pair_panels", "quad_panels", "rounded_panels", "narrow_panels", "gate_panels"),
-    *("gate_rows", "matrices"),
-    *("gate_pair_panels", "gate_byte_panels"),
+    *("gate_rows", "matrices", "gate_pair_panels", "gate_byte_panels"),
     *("transposed_panels", "transposed_rounded_panels", "row_rounded_panels", "phase_panels", "group_panels"),
 )
 
@@ -350,27 +349,20 @@ def _of_phase(make: Callable[..., Array]) -> Callable[..., Array]:
     """The recipe ``make`` for the filters of one phase of a transposed convolution."""
 
     def made(
-        params: Sequence[Array],
-        all_groups: int,
-        first: Sequence[int],
-        step: Sequence[int],
-        taps: Sequence[int],
-        **how: int,
-    ) -> Array:
+        params: Sequence[Array], all_groups: int, first: Sequence[int], step: Sequence[int],
+        taps: Sequence[int], **how: int,
+    ) -> Array:  # fmt: skip
         return make([phase(params[0], all_groups, first, step, taps)], **how)
 
     return made
 
 
 def _of_rows(make: Callable[..., Array], least: int = 0) -> Callable[..., Array]:
-    """The recipe ``make`` for ``[K, C, R, S]`` as a filter whose rows are one pixel of S * C channels, of
-    S * ``least`` if C is less.
-    """
+    """The recipe ``make`` for ``[K, C, R, S]`` with rows as pixels of S * max(C, ``least``) channels."""
 
     def made(params: Sequence[Array], **how: int) -> Array:
         w = np.pad(params[0], ((0, 0), (0, max(0, least - params[0].shape[1])), (0, 0), (0, 0)))
-        k, c, r, s = w.shape
-        return make([w.transpose(0, 3, 1, 2).reshape(k, s * c, r)], **how)
+        return make([w.transpose(0, 3, 1, 2).reshape(len(w), -1, w.shape[2])], **how)
 
     return made
 
