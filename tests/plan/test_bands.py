@@ -325,7 +325,9 @@ def test_a_layer_that_reads_the_whole_image_is_not_banded() -> None:
 
 
 def test_faster_arithmetic_makes_more_runs() -> None:
-    """On a unit for tiles the time is in moving values. "ieee" plans as for a machine without one."""
+    """On a unit for tiles the time is in moving values, if weights of two parts have float32's bytes. "ieee"
+    plans as for a machine without one.
+    """
     spec = simplify(network("resnet50"))
     known = Machine(threads=2, l2=2 << 20)
     unit = dataclasses.replace(known, tile_cycles=16.0)
@@ -340,4 +342,4 @@ def test_faster_arithmetic_makes_more_runs() -> None:
 
     plain = plan(known, "float32")
     assert [step.record for step in plan(unit, "ieee").steps] == [step.record for step in plain.steps]
-    assert 0 < banded(plain) < banded(plan(unit, "float32")) < banded(plan(unit, "bfloat16"))
+    assert 0 < banded(plain) < banded(plan(unit, "bfloat16_3x"))

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Conv, Cut, Depthwise
-from bslite.kernels.contracts.cpu.tiles import SplitConv
+from bslite.kernels.contracts.cpu.tiles import LINE, SplitConv
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.builder import Halo
@@ -24,6 +24,7 @@ from bslite.plan.cpu.step import CpuBuilder, CpuStep
 
 #: Elements between pixels that are not the value's, from which on cells have a layout of their own.
 SPARSE = 64
+APART = LINE // 4  # elements more between pixels that would meet in L1
 KEPT = 0.25  # the part of L2 that float32 results may take until they are rounded
 
 
@@ -57,14 +58,19 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
         return None
     made = [_made_by(s) for s in makers]
     starts = [s.record.operands()["y"].at - x.offset for s in makers]
-    if halo == NO_HALO and _halves(x) and all(_inside(x, *of) for of in zip(starts, made, strict=True)):
+    # Rows of a tile must not all meet in a few sets of L1.
+    meet = b.machine.tile_cycles > 0 and 2 * x.shape[1] % (4 * LINE) == 0
+    alike = all(_same(x, *of) for of in zip(starts, made, strict=True))
+    inside = halo == NO_HALO and _halves(x) and all(_inside(x, *of) for of in zip(starts, made, strict=True))
+    if inside and not (meet and alike):
         first, last = x.extent
         y = View(b.buffer((last - first) // 2 + 1).name, 0, _shape(x), _halved(x))
         places = [s // 2 for s in starts]
         made = [m._replace(strides=tuple(s // 2 for s in m.strides)) for m in made]
-    elif all(_same(x, *of) for of in zip(starts, made, strict=True)):
+    elif alike:
         before = len(b.steps)
-        y = b.fresh(_shape(x), axis, halo)
+        n, number, *sizes = shape = _shape(x)
+        y = replace(b.fresh((n, number + meet * APART, *sizes), axis, halo), shape=shape)
         zeros, b.steps[before:] = b.steps[before:], []
         first_maker = next(i for i, s in enumerate(b.steps) if s is makers[0])
         b.steps[first_maker:first_maker] = zeros  # as everywhere, before who writes the image: see `Access`
