@@ -1,6 +1,7 @@
 """Which layers are computed on tiles of bfloat16, and how they are cut, by price."""
 
 import dataclasses
+import itertools
 import math
 from typing import Any
 
@@ -8,11 +9,12 @@ import pytest
 from support.graphs import Graph
 from support.noise import noise
 
-from bslite import ModelSpec
+from bslite import ModelSpec, Precision
 from bslite.engines.cpu.detect import detect
 from bslite.passes import simplify
 from bslite.plan import Plan, build_plan
 from bslite.plan.cpu.on_tiles.split import CYCLES, LARGE
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import GraphBuilder
 
 
@@ -176,3 +178,20 @@ def test_bands_of_windows_are_priced_with_the_rows_that_two_of_them_read() -> No
     plan = planned(g.build(g("conv2d", "layer", x, weight=noise(64, 64, 3, 3), padding=1)), (1, 64, 224, 224))
     (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
     assert record.band_lines >= 4
+
+
+@pytest.mark.parametrize("taps", [2, 3, 9])
+def test_a_picture_is_rounded_for_tiles_alone(taps: int) -> None:
+    """Its layer is asked for by the sum that it has, of pixels of four numbers."""
+    machine = dataclasses.replace(detect(2), lanes=16, registers=32, tile_cycles=CYCLES, l2=2 << 20)
+    tuning, found = Tuning(precision=Precision.BFLOAT16), set()
+    for outputs, channels in itertools.product((1, 8, 16, 33), (1, 3, 4)):
+        for size in (taps, taps + 3, 40):
+            g = Graph()
+            x = g.input("x", (1, channels, size, size))
+            spec = g.build(g("conv2d", "layer", x, weight=noise(outputs, channels, taps, taps)))
+            plan = build_plan(simplify(spec), [(1, channels, size, size)], machine, tuning=tuning)
+            made = {step.kernel for step in plan.steps}
+            found.add("picture" in made)
+            assert ("picture" in made) == bool(made & {"split_conv"}), (outputs, channels, size)
+    assert found == ({True} if taps > 3 else {False, True})

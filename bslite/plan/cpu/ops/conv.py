@@ -116,6 +116,7 @@ def convolve(
         and _on_tiles(b, layer, x, origin, y, residual, window, filters, clipped)
     ):
         return
+    assert filters.reads is Reads.FLOAT32  # who reads cells has asked whether the layer is on tiles
     size = Lines(n, d * p, q)
     if rows.taps == 1 and (by_planes or not clipped):
         d, size, geometry = _recut(

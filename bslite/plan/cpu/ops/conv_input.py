@@ -119,19 +119,20 @@ def _rows_on_tiles(
     if depth >= FEW or cols.taps == 1 or window.rows.taps == 1:
         return None
     one = window._replace(cols=_each(cols))
-    of, key = Sum(one, cols.taps * depth), layer.node.params["weight"]
+    picture = in_one_part(b.machine, 0) and depth <= PICTURE
+    of, key = Sum(one, cols.taps * (PICTURE if picture else depth)), layer.node.params["weight"]
     if of.steps >= window.taps or not on_tiles(b, of, filters.group_channels, image_of(b, layer, one), key):
         return None
-    if in_one_part(b.machine, 0) and depth <= PICTURE:
+    filters = filters._replace(group_depth=of.depth, recipe="picture_" if picture else "row_")
+    if picture:
         lines = rows_of_windows(b, layer, b.values[layer.node.inputs[0]], window, _zeros(window.rows, cols))
-        filters = filters._replace(recipe="picture_", reads=Reads.IN_PLACE)
-        return lines, filters._replace(group_depth=cols.taps * PICTURE), one
+        return lines, filters._replace(reads=Reads.IN_PLACE), one
     x = _close(b, layer, halo, depth, 1)
     n, _, height, _ = x.shape
     image, _, line, _ = x.strides
     shape, strides = (n, of.depth, height, cols.made), (image, 1, line, cols.stride * depth)
     lines = View(x.buffer, x.offset + cols.start * depth, shape, strides)
-    return lines, filters._replace(group_depth=of.depth, recipe="row_"), one
+    return lines, filters, one
 
 
 def _rows_of_cells(
