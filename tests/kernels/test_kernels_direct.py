@@ -5,15 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cells import ONLY, TOO, WORD, bits, conv, planned, said
+from support.cells import ONLY, TOO, WORD, bits, conv, planned, reach_of, said
 from support.graphs import Graph
 from support.kernel_checks import MANY
 from support.noise import noise
 from support.tiles import tiles
 
 import bslite
-from bslite.kernels.contracts.cpu.tiles import Reads, SplitConv
-from bslite.plan import Plan
 from bslite.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("tiles")
@@ -55,6 +53,16 @@ def _dilated(g: Graph, x: str) -> Made:
 @case("a stride")
 def _stride(g: Graph, x: str) -> Made:
     return conv(g, "b", conv(g, "a", x, 32, 64), 64, 32, 3, stride=2), {"a": ONLY, "b": DIRECT}
+
+
+@case("more terms than are split at a time")
+def _terms(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 1056), 1056, 40), {"a": ONLY, "b": DIRECT}
+
+
+@case("more terms of every other pixel")
+def _strided_terms(g: Graph, x: str) -> Made:
+    return conv(g, "b", conv(g, "a", x, 32, 1056), 1056, 40, stride=2), {"a": ONLY, "b": DIRECT}
 
 
 @case("a stride, and groups")
@@ -208,22 +216,6 @@ def _uneven_groups(g: Graph, x: str) -> Made:
 @case("groups of an odd number of channels")
 def _odd_groups(g: Graph, x: str) -> Made:
     return conv(g, "b", conv(g, "a", x, 32, 32 * 33, groups=32), 32 * 33, 8), {}
-
-
-def reach_of(plan: Plan[Any]) -> list[tuple[int, int]]:
-    """Bytes from the beginning of their buffers that tiles reach in cells that they read, and its size."""
-    found = [reach for s in plan.steps for p in s.plans for reach in reach_of(p)]
-    for s in plan.steps:
-        r = s.record
-        if not isinstance(r, SplitConv) or r.reads is not Reads.IN_PLACE:
-            continue
-        offsets = dict(plan.consts[r.offsets.buffer].args)["values"]
-        outputs = (r.lines - 1) * r.pitch + r.pixels - r.short
-        first = 4 * r.x.at + (r.images // r.planes - 1) * r.x_image + (r.planes - 1) * r.x_plane
-        last = first + (outputs - 1 + 15) * r.pixel + max(offsets)
-        end = last + (r.groups - 1) * r.depth * 2 + 64
-        found.append((end, 4 * plan.buffers[r.x.buffer].size))
-    return found
 
 
 def model(name: str) -> tuple[ModelSpec, dict[str, str]]:

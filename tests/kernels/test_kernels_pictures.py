@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.cells import WORD, planned, steps_of
+from support.cells import WORD, nearest, planned, reach_of, steps_of
 from support.check import assert_three_way
 from support.graphs import one_op
 from support.kernel_checks import MANY
@@ -43,17 +43,16 @@ def picture(name: str) -> tuple[ModelSpec, Any]:
     ), x
 
 
-def nearest(x: Any) -> Any:
-    """Numbers rounded to bfloat16, of two nearest the even one."""
-    bits = x.view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_convolutions(name: str) -> None:
     """The same bits cut otherwise, layer by layer, and of pixels that lie channels last."""
     spec, x = picture(name)
-    assert "picture" in {s.kernel for s in steps_of(planned(spec, x))}
+    for threads in (1, 2):
+        plan = planned(spec, x, threads)
+        assert "picture" in {s.kernel for s in steps_of(plan)}
+        reached = reach_of(plan)
+        assert reached
+        assert all(end <= size for end, size in reached)
     made = bslite.run(spec, x, threads=1, precision=WORD)
     rounded = dataclasses.replace(
         spec, params={key: nearest(a) if a.ndim > 1 else a for key, a in spec.params.items()}

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.cells import nearest
 from support.check import all_cases, assert_three_way, rel_l2, single_op_spec
 from support.dots import dots
 from support.graphs import Graph, one_op
@@ -40,12 +41,6 @@ def ran(spec: ModelSpec, *inputs: Any, split: bool = True) -> Any:
 
 
 MULTIPLY = [n for n, op in ops.REGISTRY.items() if op.kind is Kind.CONTRACTION]
-
-
-def nearest(x: Any) -> Any:
-    """Numbers rounded to bfloat16, of two nearest the even one."""
-    bits = x.view(np.uint32)
-    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
 
 
 def check(spec: ModelSpec, *inputs: Any, split: bool = True) -> None:

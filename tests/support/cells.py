@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+
 import bslite
 from bslite.engines.cpu.engine import prepare
+from bslite.kernels.contracts.cpu.tiles import Reads, SplitConv
 from bslite.plan import Plan
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
@@ -37,6 +40,28 @@ def conv(
     weight = noise(channels, depth // groups, size, size, seed=len(g.params)) / (size * size * depth) ** 0.5
     how = {"padding": size // 2, "groups": groups} | how
     return g("conv2d", name, x, weight=weight, bias=noise(channels), **how)
+
+
+def nearest(x: Any) -> Any:
+    """Numbers rounded to bfloat16, of two nearest the even one."""
+    bits = x.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+def reach_of(plan: Plan[Any]) -> list[tuple[int, int]]:
+    """Bytes from the beginning of their buffers that tiles reach in cells that they read, and its size."""
+    found = [reach for s in plan.steps for p in s.plans for reach in reach_of(p)]
+    for s in plan.steps:
+        r = s.record
+        if not isinstance(r, SplitConv) or r.reads is not Reads.IN_PLACE:
+            continue
+        offsets = dict(plan.consts[r.offsets.buffer].args)["values"]
+        between = (r.lines - 1) * (r.run or r.pitch * r.pixel)
+        first = 4 * r.x.at + (r.images // r.planes - 1) * r.x_image + (r.planes - 1) * r.x_plane
+        last = first + between + (r.pixels - r.short - 1 + 15) * r.pixel + max(offsets)
+        end = last + (r.groups - 1) * r.depth * 2 + 64
+        found.append((end, 4 * plan.buffers[r.x.buffer].size))
+    return found
 
 
 def bits(made: Any) -> list[bytes]:

@@ -42,8 +42,8 @@ NEAR = 0.25  # share of L2 up to which the thread that made a value's rows still
 
 
 class Cost(NamedTuple):
-    """The cost of one layer for one image: cycles of one core out of L1, and bytes; of values, the share of
-    them where a step before or after, in the same run, may pass them as cells.
+    """The cost of one layer for one image: cycles of one core out of L1, and bytes. ``cells``: the share of a
+    value's bytes that is moved where neighbouring steps pass it as cells.
     """
 
     work: float

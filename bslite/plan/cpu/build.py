@@ -51,7 +51,7 @@ def build_plan(
     tuning = tuning or Tuning()
     machine = at_precision(machine, tuning.precision)
     all_shapes = spec.infer_shapes(shapes)
-    layers = fuse(spec, enabled=not layerwise, sums=in_one_part(machine, 0))
+    layers = fuse(spec, enabled=not layerwise, sums=in_one_part(machine))
     unsupported = sorted({layer.node.op for layer in layers} - set(CPU))
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")

@@ -1,4 +1,4 @@
-"""Values rounded to bfloat16, two neighbours to a cell, for layers that add up dot products of cells.
+"""Values rounded to bfloat16, two neighbours to a cell, for layers that multiply cells.
 
 A layer of C channels is then one of C / 2 cells: its loops, panels and register tiles are those of float32,
 and one instruction does twice the work. It is chosen by the sizes of the layer alone, so an image in a batch

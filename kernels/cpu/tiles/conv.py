@@ -207,11 +207,8 @@ def _finish_pairs(s, sums, count, channels, c, c_col, as_cells, r, bias, low, hi
     added, r_col = s.added, s.residual_col
     for lane in range(0, channels, 2 * LANES):
         left = channels - lane
-        x, to, other = (
-            sums + 4 * lane,
-            c + (2 if as_cells else 4) * lane,
-            r + (2 if added == CELLS else 4) * lane,
-        )
+        x, to = sums + 4 * lane, c + (2 if as_cells else 4) * lane
+        other = r + (2 if added == CELLS else 4) * lane
         a_bias, b_bias = load_some(bias + 4 * lane, left), load_some(bias + 4 * lane + BYTES, left - LANES)
         for _ in range(count):
             a, b = load(x) + a_bias, load_some(x + BYTES, left - LANES) + b_bias

@@ -91,7 +91,7 @@ def emit_block(
                     place = builder.add(places[line % STREAMS], const(LINE * (line // STREAMS)))
                     simd.prefetch_ir(builder, place, level=2)
                 done += 1
-        if len(how.pairs) == 1:
+        if len(how.pairs) == 1:  # lines of sums have left L1 by the time that they are stored
             two = builder.mul(op.sums_row, builder.and_(builder.shl(k, const(1)), const(ROWS * rows - 2)))
             for row in (two, builder.add(two, op.sums_row)):
                 for line in range(cols):

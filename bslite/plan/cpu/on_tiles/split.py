@@ -332,7 +332,7 @@ def sweep_of(b: CpuBuilder, key: str | None) -> TileSweep:
     return TileSweep(products, min(PARTS[products], narrow.parts))
 
 
-def in_one_part(machine: Machine, terms: int) -> bool:
+def in_one_part(machine: Machine, terms: int = 0) -> bool:
     """Whether layers on tiles take one part of numbers, of whole blocks of ``terms``: as cells have them."""
     return machine.tile_cycles > 0 and PARTS[machine.tile_products] == 1 and terms % TERMS == 0
 

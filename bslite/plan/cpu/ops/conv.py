@@ -173,7 +173,7 @@ def _on_tiles(
     if not on_tiles(b, of, channels, image, None if matrices else key):
         return False
     added = Added.FLOAT32
-    if residual is not None and in_one_part(b.machine, 0):
+    if residual is not None and in_one_part(b.machine):
         residual, added = rounded_residual(b, layer, residual)
     xi, _, xp, xl, xc = volume(x).strides
     size = Pixels(n, d, p, q)

@@ -119,7 +119,7 @@ def _rows_on_tiles(
     if depth >= FEW or cols.taps == 1 or window.rows.taps == 1:
         return None
     one = window._replace(cols=_each(cols))
-    picture = in_one_part(b.machine, 0) and depth <= PICTURE
+    picture = in_one_part(b.machine) and depth <= PICTURE
     of, key = Sum(one, cols.taps * (PICTURE if picture else depth)), layer.node.params["weight"]
     if of.steps >= window.taps or not on_tiles(b, of, filters.group_channels, image_of(b, layer, one), key):
         return None
