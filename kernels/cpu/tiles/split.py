@@ -11,15 +11,37 @@ bfloat16 the even one: as other steps store their results.
 
 import functools
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, STREAMS, TERMS
-from bslite.kernels.cpu.vector.bfloat16 import rounded_ir
+from bslite.kernels.cpu.vector.bfloat16 import ALL, INFINITE, larger_ir, rounded_ir
 from bslite.kernels.cpu.vector.lanes import all_ints, ints_of
 from bslite.kernels.cpu.vector.memory import load, load_some, store
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, prefetch_ir, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, prefetch_ir, primitive, splat, vec_t
+
+
+f = np.float32
+_LOW = ir.Constant(ALL, [0xFFFF, 0] * LANES)  # the lower half of each cell
+
+
+@primitive(vec_t)
+def all_bits(builder):
+    """A register of ones."""
+    return builder.bitcast(all_ints(-1), VEC)
+
+
+def _putter(parts, apart, cells_of=None):
+    @primitive(types.void, i64, vec_t, vec_t)
+    def put(builder, address, low, high):
+        made = [cells_of(builder, low, high)] if cells_of else cells_ir(builder, low, high, parts)
+        for part, cells in enumerate(made):
+            place = builder.add(address, ir.Constant(address.type, apart * part))
+            builder.store(cells, pointer(builder, place, cells.type), align=4)
+
+    return put
 
 
 @functools.cache
@@ -78,6 +100,56 @@ def infinite_ir(builder, x):
     return builder.icmp_unsigned(">=", size, all_ints(MOST))
 
 
+def _whole(bits):
+    """A constant register of so many bits in each half of a cell."""
+    return ir.Constant(ALL, [bits] * (2 * LANES))
+
+
+def _noters(parts):
+    """Functions that gather in three registers what says whether parts are exact, and one that tells from
+    those. It is less work than to tell of each number. Of one part, the first register says all.
+    """
+
+    def leading(builder, low, high):
+        return rounded_ir(builder, low, high) if parts == 1 else cells_ir(builder, low, high, parts)[0]
+
+    @primitive(vec_t, vec_t, vec_t, vec_t)
+    def note_most(builder, most, low, high):
+        """The larger magnitude of the leading parts: infinities, NaN."""
+        return larger_ir(builder, most, leading(builder, low, high))
+
+    @primitive(vec_t, vec_t, vec_t, vec_t)
+    def note_least(builder, least, low, high):
+        """The lesser magnitude of the leading parts, less one, so that zeros count as the largest."""
+        if parts == 1:
+            return least
+        sizes = builder.and_(builder.bitcast(leading(builder, low, high), ALL), _whole(0x7FFF))
+        sizes, kept = builder.sub(sizes, _whole(1)), builder.bitcast(least, ALL)
+        return builder.bitcast(builder.select(builder.icmp_unsigned("<", sizes, kept), sizes, kept), VEC)
+
+    @primitive(vec_t, vec_t, vec_t, vec_t)
+    def note_rest(builder, rest, low, high):
+        """The bits of what the last parts leave: of numbers too small to have a leading part, and of NaN that
+        rounding made a zero.
+        """
+        if parts == 1:
+            return rest
+        found = [parts_ir(builder, x, 3)[-1] for x in (low, high)]
+        return builder.bitcast(builder.or_(builder.or_(ints_of(builder, rest), found[0]), found[1]), VEC)
+
+    @primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
+    def tell(builder, seen, most, least, rest):
+        """``seen`` with all bits set of lanes whose parts are not exact."""
+        wrong = builder.icmp_unsigned(">=", builder.bitcast(most, ALL), _whole(INFINITE))
+        if parts > 1:
+            small = builder.icmp_unsigned("<", builder.bitcast(least, ALL), _whole((LEAST >> 16) - 1))
+            left = builder.icmp_unsigned("!=", builder.and_(builder.bitcast(rest, ALL), _LOW), _whole(0))
+            wrong = builder.or_(wrong, builder.or_(small, left))
+        return builder.bitcast(builder.select(wrong, _whole(0xFFFF), builder.bitcast(seen, ALL)), VEC)
+
+    return note_most, note_least, note_rest, tell
+
+
 @primitive(types.boolean, vec_t)
 def any_bit(builder, x):
     """Whether a bit is set in any lane."""
@@ -94,13 +166,15 @@ def fetch_far(builder, address):
 def _pixels_splitter(parts):
     """`split_pixels` into so many parts."""
     one = parts == 1
-    store_parts = parts_store(parts, LINE, rounded_ir if one else None)
+    put = _putter(parts, LINE, rounded_ir if one else None)
+    note_most, note_least, note_rest, tell = _noters(parts)
     # Bytes from a pair of registers to the next, and from one to the other of a pair.
     near, far = (2 * BYTES, BYTES) if one else (BYTES, 4 * PAIR)
     pairs = TERMS // (2 * LANES)
 
     @register_jitable
     def split(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen):
+        most, least, rest = splat(f(0.0)), all_bits(), splat(f(0.0))
         for _ in range(count):
             line, source = to, x
             for _ in range(lines):
@@ -111,21 +185,28 @@ def _pixels_splitter(parts):
                 for _ in range(depth // TERMS):
                     for n in range(pairs):
                         place = source + n * near
-                        seen = store_parts(line + n * BYTES, load(place), load(place + far), seen)
+                        low, high = load(place), load(place + far)
+                        put(line + n * BYTES, low, high)
+                        most = note_most(most, low, high)
+                        least = note_least(least, low, high)
+                        rest = note_rest(rest, low, high)
                     source += 4 * TERMS
                     line += LINE * parts
-                rest = depth % TERMS
-                if rest:
+                few = depth % TERMS
+                if few:
                     for n in range(pairs):
-                        left = rest - n * near // 4
+                        left = few - n * near // 4
                         low = load_some(source + n * near, left)
                         high = load_some(source + n * near + far, left - far // 4)
-                        seen = store_parts(line + n * BYTES, low, high, seen)
-                    source += 4 * rest
+                        put(line + n * BYTES, low, high)
+                        most = note_most(most, low, high)
+                        least = note_least(least, low, high)
+                        rest = note_rest(rest, low, high)
+                    source += 4 * few
                     line += LINE * parts
             x += x_col
             to += pixel
-        return seen
+        return tell(seen, most, least, rest)
 
     return split
 

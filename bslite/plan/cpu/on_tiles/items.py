@@ -84,7 +84,7 @@ def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> 
     else:
         weights = all_bands * of.weights
     # Parts that L2 does not keep come for each panel from beyond it; pixels are read by each block of panels.
-    again = 0 if band_bytes < 1.5 * l2 else of.images * bands * of.panels * read * of.kept
+    again = min(1.0, max(0.0, 2.0 * band_bytes / l2 - 2.0)) * of.images * bands * of.panels * read * of.kept
     local = 1.0 if not outer and all_bands >= t else 1.0 / t
     reads = (blocks if outer else min(t, blocks)) - local
     image = of.images * bands * read * of.read * reads
