@@ -8,8 +8,8 @@ from bslite.kernels.cpu.gemm.items import matrix_of
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.tiles.split import any_bit, parts_store
-from bslite.kernels.cpu.vector.bfloat16 import paired_ir
+from bslite.kernels.cpu.tiles.split import any_bit, most_of_all, note_least, note_rest, parts_store, tell
+from bslite.kernels.cpu.vector.bfloat16 import larger, paired_ir
 from bslite.kernels.cpu.vector.lanes import with_lane
 from bslite.kernels.cpu.vector.memory import load, load_int, load_scalar, load_some
 from bslite.kernels.cpu.vector.simd import LANES, splat
@@ -32,13 +32,14 @@ def _columns(x, x_col, count):
 def _block_splitter(parts):
     """`split_block` into so many parts."""
     one = parts == 1
-    store_parts = parts_store(parts, 2 * TILE, paired_ir if one else None)
+    store_parts = parts_store(parts, 2 * TILE, paired_ir)
     # Rows from a cell to the next, and from its one term to the other.
     near, far = (2, 1) if one else (1, PAIR)
 
     @register_jitable
     def split(x, x_row, x_col, rows, cols, y, seen):
         whole = x_col == 4 and rows == TERMS and cols >= 2 * COLS
+        most, least, rest = splat(f(0.0)), most_of_all(), splat(f(0.0))
         for pair in range(PAIR):
             first, second = pair * near, pair * near + far
             low, high = x + first * x_row, x + second * x_row
@@ -50,8 +51,11 @@ def _block_splitter(parts):
                     count = cols - column
                     a = _columns(low + column * x_col, x_col, count if first < rows else 0)
                     b = _columns(high + column * x_col, x_col, count if second < rows else 0)
-                seen = store_parts(to, a, b, seen)
-        return seen
+                leading = store_parts(to, a, b)
+                most = larger(most, leading)
+                if not one:
+                    least, rest = note_least(least, leading), note_rest(rest, a, b)
+        return tell(seen, most, least, rest)
 
     return split
 

@@ -16,51 +16,40 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, MOST, PAIR, STREAMS, TERMS
-from bslite.kernels.cpu.vector.bfloat16 import ALL, INFINITE, larger_ir, rounded_ir
+from bslite.kernels.contracts.cpu.tiles import HALF, LEAST, LINE, PAIR, STREAMS, TERMS
+from bslite.kernels.cpu.vector.bfloat16 import ALL, INFINITE, larger, rounded_ir
 from bslite.kernels.cpu.vector.lanes import all_ints, ints_of
 from bslite.kernels.cpu.vector.memory import load, load_some, store
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, VEC, i64, pointer, prefetch_ir, primitive, splat, vec_t
-
+from bslite.kernels.cpu.vector.simd import (
+    BYTES,
+    LANES,
+    VEC,
+    i64,
+    pointer,
+    prefetch_ir,
+    primitive,
+    splat,
+    vec_t,
+)
 
 f = np.float32
 _LOW = ir.Constant(ALL, [0xFFFF, 0] * LANES)  # the lower half of each cell
 
 
-@primitive(vec_t)
-def all_bits(builder):
-    """A register of ones."""
-    return builder.bitcast(all_ints(-1), VEC)
-
-
-def _putter(parts, apart, cells_of=None):
-    @primitive(types.void, i64, vec_t, vec_t)
-    def put(builder, address, low, high):
-        made = [cells_of(builder, low, high)] if cells_of else cells_ir(builder, low, high, parts)
-        for part, cells in enumerate(made):
-            place = builder.add(address, ir.Constant(address.type, apart * part))
-            builder.store(cells, pointer(builder, place, cells.type), align=4)
-
-    return put
-
-
 @functools.cache
-def parts_store(parts, apart, cells_of=None):
+def parts_store(parts, apart, one_of):
     """A function that writes the first ``parts`` (1, 2 or 3) parts of the terms ``low`` and ``high`` as
-    cells, each part ``apart`` bytes after the one before. It returns ``seen`` with all bits set in lanes
-    whose parts are not exact; of one part, which is not finite. ``cells_of``: what makes the cells of one
-    part; else a cell has the terms of one lane.
+    cells, each part ``apart`` bytes after the one before, and returns the leading one. ``one_of``: what makes
+    the cells of one part; of several, a cell has the terms of one lane.
     """
 
-    @primitive(vec_t, i64, vec_t, vec_t, vec_t)
-    def store_parts(builder, address, low, high, seen):
-        made = [cells_of(builder, low, high)] if cells_of else cells_ir(builder, low, high, parts)
+    @primitive(vec_t, i64, vec_t, vec_t)
+    def store_parts(builder, address, low, high):
+        made = [one_of(builder, low, high)] if parts == 1 else cells_ir(builder, low, high, parts)
         for part, cells in enumerate(made):
             place = builder.add(address, ir.Constant(address.type, apart * part))
             builder.store(cells, pointer(builder, place, cells.type), align=4)
-        noticed = inexact_ir if parts > 1 else infinite_ir
-        wrong = builder.or_(noticed(builder, low), noticed(builder, high))
-        return builder.select(wrong, builder.bitcast(all_ints(-1), VEC), seen)
+        return builder.bitcast(made[0], VEC)
 
     return store_parts
 
@@ -87,67 +76,44 @@ def parts_ir(builder, x, count):
     return found
 
 
-def inexact_ir(builder, x):
-    """Whether the parts of each lane of ``x`` are not exact."""
-    size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
-    unusual = builder.icmp_unsigned(">=", builder.sub(size, all_ints(LEAST)), all_ints(MOST - LEAST))
-    return builder.and_(unusual, builder.icmp_signed("!=", size, all_ints(0)))
+def _bits(pattern):
+    """A register with so many bits in each half of a cell."""
+    return ir.Constant(ALL, [pattern] * (2 * LANES))
 
 
-def infinite_ir(builder, x):
-    """Whether each lane of ``x`` rounds to an infinite part, or is NaN: rounding may carry its bits away."""
-    size = builder.and_(ints_of(builder, x), all_ints(0x7FFFFFFF))
-    return builder.icmp_unsigned(">=", size, all_ints(MOST))
+@primitive(vec_t)
+def most_of_all(builder):
+    """What `note_least` begins with."""
+    return builder.bitcast(_bits(0xFFFF), VEC)
 
 
-def _whole(bits):
-    """A constant register of so many bits in each half of a cell."""
-    return ir.Constant(ALL, [bits] * (2 * LANES))
+@primitive(vec_t, vec_t, vec_t)
+def note_least(builder, least, leading):
+    """The lesser magnitude of leading parts, less one, so that zero counts as the largest."""
+    sizes = builder.and_(builder.bitcast(leading, ALL), _bits(0x7FFF))
+    sizes, kept = builder.sub(sizes, _bits(1)), builder.bitcast(least, ALL)
+    return builder.bitcast(builder.select(builder.icmp_unsigned("<", sizes, kept), sizes, kept), VEC)
 
 
-def _noters(parts):
-    """Functions that gather in three registers what says whether parts are exact, and one that tells from
-    those. It is less work than to tell of each number. Of one part, the first register says all.
+@primitive(vec_t, vec_t, vec_t, vec_t)
+def note_rest(builder, rest, low, high):
+    """The bits of what the last parts leave: of a number too small to have a leading part, or of a NaN whose
+    bits rounding carried away.
     """
+    a, b = (parts_ir(builder, x, 3)[-1] for x in (low, high))
+    return builder.bitcast(builder.or_(ints_of(builder, rest), builder.or_(a, b)), VEC)
 
-    def leading(builder, low, high):
-        return rounded_ir(builder, low, high) if parts == 1 else cells_ir(builder, low, high, parts)[0]
 
-    @primitive(vec_t, vec_t, vec_t, vec_t)
-    def note_most(builder, most, low, high):
-        """The larger magnitude of the leading parts: infinities, NaN."""
-        return larger_ir(builder, most, leading(builder, low, high))
-
-    @primitive(vec_t, vec_t, vec_t, vec_t)
-    def note_least(builder, least, low, high):
-        """The lesser magnitude of the leading parts, less one, so that zeros count as the largest."""
-        if parts == 1:
-            return least
-        sizes = builder.and_(builder.bitcast(leading(builder, low, high), ALL), _whole(0x7FFF))
-        sizes, kept = builder.sub(sizes, _whole(1)), builder.bitcast(least, ALL)
-        return builder.bitcast(builder.select(builder.icmp_unsigned("<", sizes, kept), sizes, kept), VEC)
-
-    @primitive(vec_t, vec_t, vec_t, vec_t)
-    def note_rest(builder, rest, low, high):
-        """The bits of what the last parts leave: of numbers too small to have a leading part, and of NaN that
-        rounding made a zero.
-        """
-        if parts == 1:
-            return rest
-        found = [parts_ir(builder, x, 3)[-1] for x in (low, high)]
-        return builder.bitcast(builder.or_(builder.or_(ints_of(builder, rest), found[0]), found[1]), VEC)
-
-    @primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
-    def tell(builder, seen, most, least, rest):
-        """``seen`` with all bits set of lanes whose parts are not exact."""
-        wrong = builder.icmp_unsigned(">=", builder.bitcast(most, ALL), _whole(INFINITE))
-        if parts > 1:
-            small = builder.icmp_unsigned("<", builder.bitcast(least, ALL), _whole((LEAST >> 16) - 1))
-            left = builder.icmp_unsigned("!=", builder.and_(builder.bitcast(rest, ALL), _LOW), _whole(0))
-            wrong = builder.or_(wrong, builder.or_(small, left))
-        return builder.bitcast(builder.select(wrong, _whole(0xFFFF), builder.bitcast(seen, ALL)), VEC)
-
-    return note_most, note_least, note_rest, tell
+@primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
+def tell(builder, seen, most, least, rest):
+    """``seen`` with all bits set of cells whose parts are not exact: by the largest magnitude of leading
+    parts (`larger`), the least, and what was left. Of one part, the first says it.
+    """
+    wrong = builder.icmp_unsigned(">=", builder.bitcast(most, ALL), _bits(INFINITE))
+    small = builder.icmp_unsigned("<", builder.bitcast(least, ALL), _bits((LEAST >> 16) - 1))
+    left = builder.icmp_unsigned("!=", builder.and_(builder.bitcast(rest, ALL), _LOW), _bits(0))
+    wrong = builder.or_(wrong, builder.or_(small, left))
+    return builder.bitcast(builder.select(wrong, _bits(0xFFFF), builder.bitcast(seen, ALL)), VEC)
 
 
 @primitive(types.boolean, vec_t)
@@ -166,15 +132,14 @@ def fetch_far(builder, address):
 def _pixels_splitter(parts):
     """`split_pixels` into so many parts."""
     one = parts == 1
-    put = _putter(parts, LINE, rounded_ir if one else None)
-    note_most, note_least, note_rest, tell = _noters(parts)
+    store_parts = parts_store(parts, LINE, rounded_ir)
     # Bytes from a pair of registers to the next, and from one to the other of a pair.
     near, far = (2 * BYTES, BYTES) if one else (BYTES, 4 * PAIR)
     pairs = TERMS // (2 * LANES)
 
     @register_jitable
     def split(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen):
-        most, least, rest = splat(f(0.0)), all_bits(), splat(f(0.0))
+        most, least, rest = splat(f(0.0)), most_of_all(), splat(f(0.0))
         for _ in range(count):
             line, source = to, x
             for _ in range(lines):
@@ -186,10 +151,10 @@ def _pixels_splitter(parts):
                     for n in range(pairs):
                         place = source + n * near
                         low, high = load(place), load(place + far)
-                        put(line + n * BYTES, low, high)
-                        most = note_most(most, low, high)
-                        least = note_least(least, low, high)
-                        rest = note_rest(rest, low, high)
+                        leading = store_parts(line + n * BYTES, low, high)
+                        most = larger(most, leading)
+                        if not one:
+                            least, rest = note_least(least, leading), note_rest(rest, low, high)
                     source += 4 * TERMS
                     line += LINE * parts
                 few = depth % TERMS
@@ -198,10 +163,10 @@ def _pixels_splitter(parts):
                         left = few - n * near // 4
                         low = load_some(source + n * near, left)
                         high = load_some(source + n * near + far, left - far // 4)
-                        put(line + n * BYTES, low, high)
-                        most = note_most(most, low, high)
-                        least = note_least(least, low, high)
-                        rest = note_rest(rest, low, high)
+                        leading = store_parts(line + n * BYTES, low, high)
+                        most = larger(most, leading)
+                        if not one:
+                            least, rest = note_least(least, leading), note_rest(rest, low, high)
                     source += 4 * few
                     line += LINE * parts
             x += x_col

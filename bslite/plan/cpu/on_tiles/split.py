@@ -140,7 +140,7 @@ def split_conv(
     b: CpuBuilder, layer: Layer, size: Pixels, of: Sum, x: Places, near: Near, y: Places,
     residual: Places | None, channels: int, clipped: bool, weights: Weights, image: tuple[int, int] | None,
     bias: Callable[[], View | None] = lambda: None, reads: Reads = Reads.FLOAT32,
-    added: Added = Added.FLOAT32,
+    added: Added = Added.FLOAT32, shared: int = 0,
 ) -> bool:  # fmt: skip
     """Append the step of one convolution and return True, if it takes less time than with multiply-adds.
 
@@ -148,7 +148,7 @@ def split_conv(
     that lie outside are zeros. ``image``: the outputs of a whole image, and of its lines, by which it is
     decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
     nothing of the sizes may decide. ``bias``: gives one that is a value, in registers. ``reads``: what x is;
-    ``added``: how the residual is.
+    ``added``: how the residual is. ``shared``: columns of zeros that end a line and may begin the next.
     """
     machine, mine, in_place = b.machine, channels // of.groups, reads is Reads.IN_PLACE
     if not on_tiles(b, of, channels, image, weights.key):
@@ -165,7 +165,7 @@ def split_conv(
     by_chunks = not in_place and of.window.taps == of.groups == 1 < FEW < size.made and of.steps > CHUNK_STEPS
     near_blocks = CHUNK_STEPS if by_chunks else of.blocks  # whose parts are there at a time
     all_rows = size.images * size.planes * size.lines * row_step
-    there, pitch = None, -(-wide // col_step)
+    there, pitch = None, -(-wide // col_step) - shared
     if in_place:
         there = _where_they_are(b, of, size, x, near)
         pitch = -(-size.pixels // ROWS) * ROWS if there.run else there.pitch
@@ -177,12 +177,12 @@ def split_conv(
             4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
             0.0 if in_place else split_of(machine, size, of) / all_rows,
             4 * deep.taps * wide * of.groups * of.depth,
-            deep.taps * wide * of.groups * near_blocks * parts * LINE,
+            deep.taps * pitch * col_step * of.groups * near_blocks * parts * LINE,
             size.pixels * ROW if by_chunks else 0,
             group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
         ),
     )  # fmt: skip
-    lie = there or _in_scratch(of, near_blocks, parts, items.band_lines, wide)
+    lie = there or _in_scratch(of, near_blocks, parts, items.band_lines, wide, shared)
     in_line = -(-size.pixels // (2 * ROWS))
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
     blocks = items.band_lines * in_line if lie.run else blocks
@@ -232,12 +232,12 @@ def split_conv(
     return True
 
 
-def _in_scratch(of: Sum, blocks: int, parts: int, band_lines: int, wide: int) -> Parts:
+def _in_scratch(of: Sum, blocks: int, parts: int, band_lines: int, wide: int, shared: int) -> Parts:
     """Parts of so many ``blocks`` of terms that are made of the pixels of so many lines, each of which reads
-    ``wide`` pixels.
+    ``wide`` pixels, ``shared`` of them with the next.
     """
     (deep, rows, cols), (row_step, col_step), (reach_rows, reach_cols) = of.window, of.phases, of.reach
-    pitch = -(-wide // col_step)
+    pitch = -(-wide // col_step) - shared
     pixel = of.groups * blocks * parts * LINE
     pixel += LINE * (pixel % (4 * LINE) == 0)  # rows of a tile must not all meet in a few sets of L1
     plane = -(-((band_lines - 1) * row_step + reach_rows) // row_step) * pitch * pixel
@@ -252,7 +252,7 @@ def _in_scratch(of: Sum, blocks: int, parts: int, band_lines: int, wide: int) ->
     ]
     offsets = [place + block * parts * LINE for block in range(blocks) for place in places]
     # A tile may begin at the last output and take 32.
-    return Parts(pitch, pixel, plane, slab, offsets, HEAD + deep.taps * slab + 2 * ROWS * pixel)
+    return Parts(pitch, pixel, plane, slab, offsets, HEAD + deep.taps * slab + (2 * ROWS + shared) * pixel)
 
 
 def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near) -> Parts:

@@ -188,9 +188,12 @@ def _on_tiles(
         weights = computed(b, layer, matrices)
     else:
         weights = stored(b, key, filters.groups, filters.recipe, **how_of(window, filters))
+    # Zeros beside a line; beside a column that is taken as a line, a band has other rows.
+    beside = cols.stride == 1 and not is_column(layer, b.crop)
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
         clipped, weights, image, lambda: bias_of(b, layer, filters.groups), filters.reads, added,
+        min(cols.before, cols.after) if beside else 0,
     )  # fmt: skip
 
 
