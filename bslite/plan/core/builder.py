@@ -119,6 +119,7 @@ class Builder(Generic[M, T, S]):
         self.line_sums: dict[str, View | None] = {}  # of values whose average a layer wants; None: not made
         #: Values in another form that several layers read, by view and form; the target's.
         self.rounded: dict[Any, View] = {}
+        self.scaled: dict[View, Any] = {}  # views that a step just scales: how; the target's
         self.second = channels_second(spec, shapes) if second is None else second
         self._halos = halos or {}
         self._places = places

@@ -7,6 +7,7 @@ dynamic programme over the layers chooses runs and numbers of bands.
 """
 
 import functools
+import itertools
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from bslite.plan.core.views import size_of
 from bslite.plan.cpu.known_runs import Run
 from bslite.plan.cpu.tiling import UNEVEN
 from bslite.plan.cpu.tuning import Banding
-from bslite.plan.cpu.work import arithmetic_cycles, parts_of
+from bslite.plan.cpu.work import arithmetic_cycles, on_the_way, parts_of
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -51,6 +52,9 @@ class Cost(NamedTuple):
     made: float
     weights: float
     cells: float
+
+
+NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 1.0)  # of a layer that another computes on the way
 
 
 def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) -> Cost:
@@ -157,6 +161,8 @@ class Growing:
             (reading.rows, reading.last, reading.count) if reading else (None, self.stop - 1, 0)
         )
         leaves = search.read_by.get(layer.name, -1) >= self.stop
+        if search.joins[i] and not leaves:
+            cost = NOTHING
         if leaves:
             rows = hull(rows, share(height, self.band, self.bands))
         if rows is None:
@@ -208,10 +214,13 @@ class Growing:
 
 @dataclass(frozen=True)
 class Search:
-    """What the search for runs knows of the layers. ``read_by``: the last layer that reads a value."""
+    """What the search for runs knows of the layers. ``read_by``: the last layer that reads a value.
+    ``joins``: whether the next layer computes a layer on the way.
+    """
 
     layers: Sequence[Layer]
     costs: Sequence[Cost]
+    joins: Sequence[bool]
     able: Sequence[bool]
     maps: Mapping[str, RowMap]
     shapes: Shapes
@@ -236,6 +245,8 @@ class Search:
                 break
             if layer.node.op == "concat":  # it would be a copy; outside the run it is free
                 need = min([need, *(index.get(name, -1) for name in layer.inputs)])
+            if start > 0 and self.joins[start - 1]:
+                continue
             if start <= need and stop - start >= 2 and self.worth(start):
                 found.append(start)
         return found
@@ -298,7 +309,18 @@ def choose_bands(
     }
     read_by: dict[str, int] = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
     read_by |= dict.fromkeys(outputs, len(layers))
-    search = Search(layers, costs, able, maps, shapes, machine, images, read_by, options)
+    readers: dict[str, list[Layer]] = {}
+    for layer in layers:
+        for name in layer.inputs:
+            readers.setdefault(name, []).append(layer)
+    joins = [
+        layer.name not in spec.outputs
+        and readers.get(layer.name) == [after]
+        and on_the_way(layer, after, spec, shapes, machine)
+        for layer, after in itertools.pairwise(layers)
+    ]
+    joins.append(False)
+    search = Search(layers, costs, joins, able, maps, shapes, machine, images, read_by, options)
     given: dict[int, set[int]] = {}
     for run in among or ():
         if all(able[run.start : run.stop]):
@@ -306,7 +328,8 @@ def choose_bands(
     best: list[float] = [0.0]
     chosen: list[Run | None] = []
     for stop in range(1, len(layers) + 1):
-        cycles = best[-1] + whole_cycles(costs[stop - 1], machine, images, options)
+        alone = 0.0 if joins[stop - 1] else whole_cycles(costs[stop - 1], machine, images, options)
+        cycles = best[-1] + alone
         pick = None
         starts = search.starts(stop) if among is None else sorted(given.get(stop, ()), reverse=True)
         for run in search.runs(stop, starts):

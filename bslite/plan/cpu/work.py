@@ -7,13 +7,16 @@ from bslite.arithmetic import Precision
 from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.machine import TILE_FLOPS, Machine
 from bslite.ops import Shape
-from bslite.spec import Node
+from bslite.passes import Layer
+from bslite.plan.shared.activation import activation
+from bslite.spec import ModelSpec, Node
 
 #: What the lowerings put on tiles, where both sides of a matrix are at least ``LEAST``.
 ON_TILES = {f"conv{way}{n}d" for way in ("", "_transpose") for n in (1, 2, 3)} | {
     "linear", "matmul", "attention",
 }  # fmt: skip
 LEAST = 16
+CLAMPS = ("identity", "relu", "clamp")
 #: Share of the unit's rate that a layer reaches while its operands stay in L2, by a probe outside the engine.
 REACHED = 0.8
 
@@ -48,6 +51,24 @@ def arithmetic_cycles(flops: float, node: Node, params: Mapping[str, Shape], mac
         return cycles
     products = flops / TILE_FLOPS * machine.tile_products
     return min(cycles, products * machine.tile_cycles / REACHED)
+
+
+def on_the_way(
+    layer: Layer, reader: Layer, spec: ModelSpec, shapes: Mapping[str, Shape], machine: Machine
+) -> bool:
+    """Whether the only ``reader`` of a layer computes it while it splits its input: a convolution of one
+    pixel on tiles, after a scale and shift of each channel; see `on_tiles.scaled`.
+    """
+    node, params = reader.node, spec.param_shapes(reader.node)
+    if node.op != "conv2d" or reader.residual == layer.name or not parts_of(node, params, machine):
+        return False
+    if node.attrs["groups"] > 1 or any(node.attrs["padding"]) or params["weight"][2:] != (1, 1):
+        return False
+    made, sizes = shapes[layer.name], [shapes[name] for name in layer.node.inputs]
+    scales = layer.node.op in ("batch_norm", "scale_shift") or (
+        layer.node.op == "mul" and made in sizes and any(s[1:] == (made[1], 1, 1) for s in sizes)
+    )
+    return scales and layer.residual is None and activation(layer.activation).function in CLAMPS
 
 
 def parts_of(node: Node, params: Mapping[str, Shape], machine: Machine) -> int:

@@ -11,7 +11,7 @@ from enum import IntEnum
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.gemm import Matrices
-from bslite.kernels.contracts.record import Operand, StepRecord, Variant
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
 
 ROWS = COLS = 16  # of a tile of sums
 TERMS = 32  # that one product of tiles sums
@@ -96,6 +96,25 @@ class OnTiles(StepRecord):
         return next(v for v in self.variants() if isinstance(v, TileSweep))
 
 
+class Before(Record):
+    """``min(largest, max(least, x * scale + shift))`` of each number before it is split: if ``scaled`` is 1
+    without the shift, if it is 2 with it. Of each channel one, which lie side by side; strides in bytes.
+    """
+
+    scaled: int
+    scale: Operand
+    shift: Operand
+    scale_image: int
+    shift_image: int
+    least: float
+    largest: float
+
+    @classmethod
+    def nothing(cls, anywhere: Operand) -> "Before":
+        """Numbers are split as they are; ``anywhere``: any operand of the step."""
+        return cls(0, anywhere, anywhere, 0, 0, 0.0, 0.0)
+
+
 class SplitConv(OnTiles, kernel="split_conv"):
     """A convolution, or a product of rows, whose operands are split into parts of bfloat16.
 
@@ -123,6 +142,8 @@ class SplitConv(OnTiles, kernel="split_conv"):
     + t * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel
     has the weights of 32 channels of a group. The flag is raised by numbers whose parts are not exact: NaN,
     infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.
+
+    ``before``: what is done to numbers before they are split, of windows of one pixel.
 
     With ``by_chunks`` (windows of one pixel, one group) the pixels are split chunk by chunk, because whole
     ones would not stay in L2: all panels of an item pass a chunk before the next is split. ``offsets`` are
@@ -205,6 +226,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     pixel: int
     plane: int
     sweep: TileSweep
+    before: Before
     end: Epilogue
     stored: Cells
 

@@ -34,7 +34,7 @@ from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.tiles.split import any_bit, fetch_far, split_pixels
+from bslite.kernels.cpu.tiles.split import any_bit, fetch_far, split_pixels, split_scaled_pixels
 from bslite.kernels.cpu.tiles.sweep import call_tile_sweep
 from bslite.kernels.cpu.tiles.unit import configure, release
 from bslite.kernels.cpu.vector import simd
@@ -64,14 +64,16 @@ def _zeros(address, size):
 
 
 @register_jitable
-def _split_band(s, x, plane_number, first_line, lines, depth, band, fetch, apart):
+def _split_band(s, x, plane_number, first_line, lines, depth, band, fetch, apart, scale, shift):
     """Splits ``depth`` channels of the rows that ``lines`` lines read; rows outside the image are zeros.
-    Meanwhile weights are fetched from ``fetch`` on, in streams of ``apart`` bytes.
+    Meanwhile weights are fetched from ``fetch`` on, in streams of ``apart`` bytes. ``scale`` and ``shift``:
+    those of the first channel, if numbers are scaled.
     """
     row_phases, col_phases, pitch, pixel, plane = s.row_phases, s.col_phases, s.pitch, s.pixel, s.plane
     groups, cols, kind = s.groups, s.cols, 0 if s.reads else s.parts
     x_row, x_col, fetched, fetch_end = s.x_row, s.x_col, s.first_lines if apart else 0, fetch + apart
-    above = s.start + first_line * s.row_step
+    above, scaled = s.start + first_line * s.row_step, s.scaled
+    how = scale, shift if scaled == 2 else 0, s.least, s.largest
     x += first_line * s.x_line
     seen = splat(f(0.0))
     for deep in range(s.deep_taps):
@@ -88,11 +90,16 @@ def _split_band(s, x, plane_number, first_line, lines, depth, band, fetch, apart
                     count -= s.short  # which only filters of one pixel have
                 to = line + phase * plane
                 if inside:
-                    source = of_deep + row * x_row + phase * x_col
-                    seen = split_pixels(
-                        source, col_phases * x_col, count, groups, depth, kind, to, pixel, fetch, apart,
-                        fetched if fetch < fetch_end else 0, seen,
-                    )  # fmt: skip
+                    source, step = of_deep + row * x_row + phase * x_col, col_phases * x_col
+                    ahead = fetched if fetch < fetch_end else 0
+                    if scaled:
+                        seen = split_scaled_pixels(
+                            source, step, count, depth, kind, to, pixel, fetch, apart, ahead, seen, how
+                        )
+                    else:
+                        seen = split_pixels(
+                            source, step, count, groups, depth, kind, to, pixel, fetch, apart, ahead, seen
+                        )
                     fetch += LINE * fetched * count
                 else:
                     _zeros(to, count * pixel)
@@ -298,6 +305,7 @@ def split_conv(step, bases, item, scratch):
     chunk, by_chunks, goes_on, panel_sums = s.chunk, s.by_chunks, s.goes_on, s.panel_sums
 
     x = s.x + number * s.x_image + plane * s.x_plane
+    scale, shift = s.scale + number * s.scale_image, s.shift + number * s.shift_image
     band, mine, held = scratch + HEAD, 1 + image * s.lines + first_line, load_int(scratch + SPLIT)
     if held == 0:
         store_int(scratch + FIRST, item)
@@ -313,7 +321,7 @@ def split_conv(step, bases, item, scratch):
             for stream in range(STREAMS):
                 fetch_far(first_weights + stream * of_first + place)
     elif not by_chunks and held != mine:
-        _split_band(s, x, plane, first_line, lines, depth, band, first_weights, of_first)
+        _split_band(s, x, plane, first_line, lines, depth, band, first_weights, of_first, scale, shift)
     configure(scratch + CONFIG)
     for turn in range((last_panel - first_panel) * ((steps + chunk - 1) // chunk if by_chunks else 1)):
         begin, panel = 0, first_panel + turn
@@ -324,10 +332,11 @@ def split_conv(step, bases, item, scratch):
             stop = min(steps, begin + chunk)
             if panel == first_panel:
                 terms = min(chunk * TERMS, depth - begin * TERMS)
-                there = x + (2 if s.reads else 4) * TERMS * begin
+                there, on = x + (2 if s.reads else 4) * TERMS * begin, 4 * TERMS * begin
                 _split_band(
-                    s, there, plane, first_line, lines, terms, band, first_weights, 0 if begin else of_first
-                )
+                    s, there, plane, first_line, lines, terms, band, first_weights, 0 if begin else of_first,
+                    scale + on, shift + on,
+                )  # fmt: skip
         group, nth = panel // group_panels, panel % group_panels
         panel_weights = weights + group * s.group_weight_bytes + nth * panel_bytes
         here = min(2 * COLS, channels - nth * 2 * COLS)

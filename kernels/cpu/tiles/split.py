@@ -24,12 +24,15 @@ from bslite.kernels.cpu.vector.simd import (
     BYTES,
     LANES,
     VEC,
+    fma,
     i64,
     pointer,
     prefetch_ir,
     primitive,
     splat,
     vec_t,
+    vmax,
+    vmin,
 )
 
 f = np.float32
@@ -129,8 +132,32 @@ def fetch_far(builder, address):
     prefetch_ir(builder, address, level=2)
 
 
-def _pixels_splitter(parts):
-    """`split_pixels` into so many parts."""
+@register_jitable
+def _whole_scaled(place, at, how):
+    scale, shift, lo, hi = how
+    w = load(shift + at) if shift else splat(f(-0.0))  # with which the product has the bits that it has alone
+    return vmin(splat(hi), vmax(splat(lo), fma(load(place), load(scale + at), w)))
+
+
+@register_jitable
+def _some_scaled(place, left, at, how):
+    scale, shift, lo, hi = how
+    w = load_some(shift + at, left) if shift else splat(f(-0.0))
+    return vmin(splat(hi), vmax(splat(lo), fma(load_some(place, left), load_some(scale + at, left), w)))
+
+
+@register_jitable
+def _whole(place, at, how):
+    return load(place)
+
+
+@register_jitable
+def _some(place, left, at, how):
+    return load_some(place, left)
+
+
+def _pixels_splitter(parts, whole, some):
+    """`split_pixels` into so many parts; ``whole`` and ``some`` give the numbers of a register."""
     one = parts == 1
     store_parts = parts_store(parts, LINE, rounded_ir)
     # Bytes from a pair of registers to the next, and from one to the other of a pair.
@@ -138,10 +165,11 @@ def _pixels_splitter(parts):
     pairs = TERMS // (2 * LANES)
 
     @register_jitable
-    def split(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen):
+    def split(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen, how):
         most, least, rest = splat(f(0.0)), most_of_all(), splat(f(0.0))
+        few = depth % TERMS
         for _ in range(count):
-            line, source = to, x
+            line, source, channel = to, x, 0
             for _ in range(lines):
                 for stream in range(STREAMS):
                     fetch_far(fetch + stream * apart)
@@ -149,20 +177,20 @@ def _pixels_splitter(parts):
             for _ in range(groups):
                 for _ in range(depth // TERMS):
                     for n in range(pairs):
-                        place = source + n * near
-                        low, high = load(place), load(place + far)
+                        place, at = source + n * near, channel + n * near
+                        low, high = whole(place, at, how), whole(place + far, at + far, how)
                         leading = store_parts(line + n * BYTES, low, high)
                         most = larger(most, leading)
                         if not one:
                             least, rest = note_least(least, leading), note_rest(rest, low, high)
                     source += 4 * TERMS
+                    channel += 4 * TERMS
                     line += LINE * parts
-                few = depth % TERMS
                 if few:
                     for n in range(pairs):
-                        left = few - n * near // 4
-                        low = load_some(source + n * near, left)
-                        high = load_some(source + n * near + far, left - far // 4)
+                        place, at, left = source + n * near, channel + n * near, few - n * near // 4
+                        low = some(place, left, at, how)
+                        high = some(place + far, left - far // 4, at + far, how)
                         leading = store_parts(line + n * BYTES, low, high)
                         most = larger(most, leading)
                         if not one:
@@ -190,7 +218,10 @@ def _copied(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines):
         to += pixel
 
 
-_into_three, _into_two, _into_one = map(_pixels_splitter, (3, 2, 1))
+_into_three, _into_two, _into_one = (_pixels_splitter(parts, _whole, _some) for parts in (3, 2, 1))
+_scaled_three, _scaled_two, _scaled_one = (
+    _pixels_splitter(parts, _whole_scaled, _some_scaled) for parts in (3, 2, 1)
+)
 
 
 @register_jitable
@@ -204,8 +235,21 @@ def split_pixels(x, x_col, count, groups, depth, parts, to, pixel, fetch, apart,
     if parts == 0:
         _copied(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines)
         return seen
+    nothing = 0, 0, f(0.0), f(0.0)
     if parts == 3:
-        return _into_three(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)
+        return _into_three(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen, nothing)
     if parts == 2:
-        return _into_two(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)
-    return _into_one(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen)
+        return _into_two(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen, nothing)
+    return _into_one(x, x_col, count, groups, depth, to, pixel, fetch, apart, lines, seen, nothing)
+
+
+@register_jitable
+def split_scaled_pixels(x, x_col, count, depth, parts, to, pixel, fetch, apart, lines, seen, how):
+    """`split_pixels` of one group, each number scaled, shifted and clamped before; ``how``: where the scales
+    and the shifts of the channels lie, or 0 for no shifts, the least and the largest.
+    """
+    if parts == 3:
+        return _scaled_three(x, x_col, count, 1, depth, to, pixel, fetch, apart, lines, seen, how)
+    if parts == 2:
+        return _scaled_two(x, x_col, count, 1, depth, to, pixel, fetch, apart, lines, seen, how)
+    return _scaled_one(x, x_col, count, 1, depth, to, pixel, fetch, apart, lines, seen, how)

@@ -24,6 +24,7 @@ from bslite.kernels.contracts.cpu.tiles import (
     TERMS,
     TILE,
     Added,
+    Before,
     Reads,
     SplitConv,
     TileSweep,
@@ -37,6 +38,7 @@ from bslite.plan.core.windows import NONE, Window
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.on_tiles.items import Band, tile_items
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places
+from bslite.plan.cpu.on_tiles.scaled import Scaled
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.step import CpuBuilder, step
@@ -140,7 +142,7 @@ def split_conv(
     b: CpuBuilder, layer: Layer, size: Pixels, of: Sum, x: Places, near: Near, y: Places,
     residual: Places | None, channels: int, clipped: bool, weights: Weights, image: tuple[int, int] | None,
     bias: Callable[[], View | None] = lambda: None, reads: Reads = Reads.FLOAT32,
-    added: Added = Added.FLOAT32, shared: int = 0,
+    added: Added = Added.FLOAT32, shared: int = 0, scaled: Scaled | None = None,
 ) -> bool:  # fmt: skip
     """Append the step of one convolution and return True, if it takes less time than with multiply-adds.
 
@@ -149,6 +151,7 @@ def split_conv(
     decided, because an image in a batch, or a band of it, must have the bits that it has alone; None where
     nothing of the sizes may decide. ``bias``: gives one that is a value, in registers. ``reads``: what x is;
     ``added``: how the residual is. ``shared``: columns of zeros that end a line and may begin the next.
+    ``scaled``: what computes the input from x.
     """
     machine, mine, in_place = b.machine, channels // of.groups, reads is Reads.IN_PLACE
     if not on_tiles(b, of, channels, image, weights.key):
@@ -224,9 +227,10 @@ def split_conv(
         deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=lie.slab,
         row_phases=row_step, col_phases=col_step, pitch=lie.pitch, run=lie.run, pixel=lie.pixel,
         plane=lie.plane,
-        sweep=sweep, end=epilogue(layer.activation),
-        stored=Cells(y.start, inexact_flag(b, layer)),
+        sweep=sweep, before=scaled.record if scaled else Before.nothing(x.start),
+        end=epilogue(layer.activation), stored=Cells(y.start, inexact_flag(b, layer)),
     )  # fmt: skip
+    more += [view for view in (scaled or ())[1:3] if view is not None]
     reads = [with_halo(x.view), *([residual.view] if residual else []), *more]
     step(b, record, size.images * size.planes * items.bands * items.blocks, reads, [y.view], scratch // 4)
     return True

@@ -14,6 +14,7 @@ from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_para
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
+from bslite.plan.cpu.on_tiles.scaled import take_scaled
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, split_conv, stored
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_input import by_rows, goes_across, image_of, read_for
@@ -175,6 +176,11 @@ def _on_tiles(
     added = Added.FLOAT32
     if residual is not None and in_one_part(b.machine):
         residual, added = rounded_residual(b, layer, residual)
+    scaled = None
+    if window.taps == filters.groups == 1 and filters.reads is Reads.FLOAT32:
+        scaled = take_scaled(b, layer, x)
+    if scaled is not None:
+        x, origin = scaled.x, scaled.x.start
     xi, _, xp, xl, xc = volume(x).strides
     size = Pixels(n, d, p, q)
     places = [Places(x, origin, xi, deep.stride * xp, rows.stride * xl, cols.stride * xc)]
@@ -183,7 +189,7 @@ def _on_tiles(
             at, _, plane, line, col = volume(view).strides
             places.append(Places(view, view.start, at, plane, line, col))
     if window.taps == 1:
-        size, places = in_lines(b.machine.threads, size, places)
+        size, places = in_lines(b.machine.threads, size, places, scaled is not None and scaled.by_image)
     if matrices:
         weights = computed(b, layer, matrices)
     else:
@@ -193,7 +199,7 @@ def _on_tiles(
     return split_conv(
         b, layer, size, of, places[0], Near(xp, xl, xc), places[1], places[2] if residual else None, channels,
         clipped, weights, image, lambda: bias_of(b, layer, filters.groups), filters.reads, added,
-        min(cols.before, cols.after) if beside else 0,
+        min(cols.before, cols.after) if beside else 0, scaled,
     )  # fmt: skip
 
 

@@ -1,0 +1,76 @@
+"""A scale and shift of each channel, and a clamp, of a layer's input: computed while its pixels are split.
+
+A batch norm before a convolution, or the gate of a squeeze-and-excitation block, is a step of its own, which
+reads and writes a value. A convolution of one pixel that is the only one to read the result splits it into
+parts, and can compute it on the way, by the same operations in the same order.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from bslite.kernels.contracts.activation import Activation
+from bslite.kernels.contracts.cpu.elementwise import Elementwise
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
+from bslite.kernels.contracts.cpu.tiles import Before
+from bslite.passes import Layer, readers
+from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.cpu.step import CpuBuilder
+
+
+class Scaled(NamedTuple):
+    """``min(hi, max(lo, x * scale + shift))``, all of one shape; no shift if None."""
+
+    x: View
+    scale: View
+    shift: View | None
+    lo: float
+    hi: float
+
+    @property
+    def record(self) -> Before:
+        """The same for a kernel."""
+        shift = self.shift or self.scale
+        return Before(
+            1 + (self.shift is not None), self.scale.start, shift.start, 4 * self.scale.strides[0],
+            4 * shift.strides[0], self.lo, self.hi,
+        )  # fmt: skip
+
+    @property
+    def by_image(self) -> bool:
+        """Whether images have scales of their own."""
+        return any(v is not None and v.shape[0] > 1 and v.strides[0] != 0 for v in (self.scale, self.shift))
+
+
+def note_scaled(b: CpuBuilder, function: str, operands: Sequence[View], y: View, act: Activation) -> None:
+    """Note the step just appended, ``y = act(function(*operands))``, if it is such a function."""
+    end = Epilogue.of(act)
+    if function not in ("affine", "mul") or len(y.shape) < 3 or end.after.activation is not None:
+        return
+    first, second, *rest = operands
+    if function == "mul" and not _of_channels(second):
+        first, second = second, first
+    if all(map(_of_channels, (second, *rest))) and first.strides[1] == 1:
+        b.scaled[y] = Scaled(first, second, rest[0] if rest else None, end.lo, end.hi)
+
+
+def _of_channels(view: View) -> bool:
+    """Whether a view has one number for each channel, side by side."""
+    sizes = zip(view.shape[2:], view.strides[2:], strict=True)
+    return view.strides[1] == 1 and not any(n > 1 and s for n, s in sizes)
+
+
+def take_scaled(b: CpuBuilder, layer: Layer, x: View) -> Scaled | None:
+    """What computes the input ``x`` of a layer, whose step is taken out of the plan; None, without a change,
+    if others read it, or it is no such function.
+    """
+    name = layer.node.inputs[0]
+    value = b.values[name]
+    found: Scaled | None = b.scaled.get(value)
+    if found is None or b.layerwise or replace(x, halo=NO_HALO) != replace(value, halo=NO_HALO):
+        return None
+    if name in b.spec.outputs or [n.name for n in readers(b.spec)[name]] != [layer.node.name]:
+        return None
+    made = next(s for s in b.steps if isinstance(s.record, Elementwise) and s.record.y == value.start)
+    b.steps.remove(made)
+    return found
