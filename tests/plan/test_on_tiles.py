@@ -165,10 +165,43 @@ def test_long_sums_are_split_chunk_by_chunk() -> None:
 def test_both_threads_do_not_read_all_weights() -> None:
     """Where weights are more than L2 keeps, threads share out channels, not lines."""
     g = Graph()
+    x = g.input("x", ("N", 512, 7, 7), (1, 512, 7, 7))
+    y = g("conv2d", "layer", x, weight=noise(512, 512, 3, 3), padding=1)
+    (record,) = (s.record for s in planned(g.build(y), (1, 512, 7, 7)).steps if s.kernel == "split_conv")
+    assert (record.bands, record.blocks > 1) == (1, True)
+
+
+def test_parts_that_l2_hardly_keeps_are_taken_in_bands() -> None:
+    """1.2 MB of parts would come from beyond L2 for each panel: each thread has half of the pixels."""
+    g = Graph()
     x = g.input("x", ("N", 1024, 14, 14), (1, 1024, 14, 14))
     plan = planned(g.build(g("conv2d", "layer", x, weight=noise(256, 1024, 1, 1))), (1, 1024, 14, 14))
     (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
-    assert (record.bands, record.blocks > 1) == (1, True)
+    assert record.bands == 2
+    assert record.pixel * record.band_lines * record.pixels < 0.35 * (2 << 20)
+
+
+@pytest.mark.parametrize(
+    ("size", "taps", "padding", "stride", "pitch"),
+    [
+        (14, (3, 3), 1, 1, 15),
+        (17, (1, 7), (0, 3), 1, 20),
+        (17, (7, 1), (3, 0), 1, 17),
+        (14, (3, 3), (1, 0, 1, 2), 1, 16),  # all zeros at one end
+        (14, (3, 5), (1, 1, 1, 3), 1, 17),
+        (15, (3, 3), 1, 2, 9),  # of two phases, nothing
+        (14, (3, 3), 0, 1, 14),
+    ],
+)
+def test_zeros_that_end_a_line_begin_the_next(
+    size: int, taps: tuple[int, int], padding: Any, stride: int, pitch: int
+) -> None:
+    """So fewer rows of tiles are nobody's outputs."""
+    g = Graph()
+    x = g.input("x", ("N", 64, size, size), (1, 64, size, size))
+    y = g("conv2d", "layer", x, weight=noise(64, 64, *taps), padding=padding, stride=stride)
+    (record,) = (s.record for s in planned(g.build(y), (1, 64, size, size)).steps if s.kernel == "split_conv")
+    assert record.pitch == pitch
 
 
 def test_bands_of_windows_are_priced_with_the_rows_that_two_of_them_read() -> None:

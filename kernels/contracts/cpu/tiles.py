@@ -233,7 +233,9 @@ class SplitConv(OnTiles, kernel="split_conv"):
     @property
     def beside(self) -> str:
         """What the step makes beside its results, and what it reads, in words; empty for nothing."""
-        return "; ".join(filter(None, ("reads them rounded" if self.reads else "", self.stored.said)))
+        reads = "reads them rounded" if self.reads else ""
+        scales = "scales its input on the way" if self.before.scaled else ""
+        return "; ".join(filter(None, (reads, scales, self.stored.said)))
 
 
 class SplitPanels(StepRecord, kernel="split_panels"):
