@@ -89,7 +89,8 @@ class Target(Protocol[M, T, S]):
 class Builder(Generic[M, T, S]):
     """Collects the steps of one plan. Every view that it returns lies in buffers that the plan owns.
 
-    ``layerwise``: nothing may be fused. ``halos``: zeros that a value's buffer has around its images.
+    ``layerwise``: nothing may be fused, each value is to be had. ``halos``: zeros that a value's buffer has
+    around its images.
     """
 
     def __init__(

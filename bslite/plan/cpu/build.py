@@ -72,7 +72,7 @@ def build_plan(
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
     target = Cpu(machine, dataclasses.replace(tuning, chains=tuning.chains and not whole))
-    b = CpuBuilder(spec, all_shapes, target, places, halos, crop, layerwise=layerwise)
+    b = CpuBuilder(spec, all_shapes, target, places, halos, crop, layerwise=whole)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
