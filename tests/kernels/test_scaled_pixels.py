@@ -213,3 +213,11 @@ def test_numbers_whose_parts_are_not_exact(name: str, planted: float) -> None:
     exact = reference.run(spec, [given], np.float64)[0]
     if np.isfinite(exact).all():
         assert_three_way(made, peer, exact, factor=1.5, least=1e-7)
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_values_that_are_kept_have_steps_of_their_own(name: str) -> None:
+    """Of a plan whose values can all be read afterwards."""
+    tuning = Tuning(precision=bslite.Precision.FLOAT32)
+    plan = prepare(model(name), [noise(2, 40, 9, 11)], 1, False, keep_values=True, tuning=tuning).plan
+    assert not any(s.record.before.scaled for s in steps_of(plan) if isinstance(s.record, SplitConv))
