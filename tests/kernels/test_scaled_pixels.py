@@ -221,3 +221,13 @@ def test_values_that_are_kept_have_steps_of_their_own(name: str) -> None:
     tuning = Tuning(precision=bslite.Precision.FLOAT32)
     plan = prepare(model(name), [noise(2, 40, 9, 11)], 1, False, keep_values=True, tuning=tuning).plan
     assert not any(s.record.before.scaled for s in steps_of(plan) if isinstance(s.record, SplitConv))
+
+
+@pytest.mark.parametrize("name", ["a batch norm and a clamp from below", "a gate"])
+def test_explain_says_who_computes_the_layer(name: str) -> None:
+    rows = bslite.explain(model(name), noise(1, 40, 56, 56), threads=1, runs=1).layers
+    (row,) = (r for r in rows if any("computed on the way by b" in text for text in r.holds))
+    assert row.name in ("norm", "gated")
+    assert row.kernels == ()
+    (reader,) = (r for r in rows if any("scales its input on the way" in text for text in r.holds))
+    assert reader.name == "b"

@@ -125,6 +125,8 @@ def _row(whole: Whole, plan: CpuPlan, unit: Unit, times: Times, at_once: float =
         holds = (*holds, f"by {main.record.arithmetic}")
     if main and main.record.beside:
         holds = (*holds, main.record.beside)
+    joined = [s.layers[-1] for s in plan.steps if not unit.steps and last.value and last.value in s.layers]
+    holds = (*holds, *(f"computed on the way by {name}" for name in joined))
     apart = "; ".join(part for part in (last.apart, last.forecast.why if last.forecast else "") if part)
     return Row(
         name=name, op=op, nodes=tuple(n for f in unit.fusions for n in f.nodes),

@@ -19,13 +19,14 @@ from bslite.plan.cpu.step import CpuBuilder
 
 
 class Scaled(NamedTuple):
-    """``min(hi, max(lo, x * scale + shift))``, all of one shape; no shift if None."""
+    """``min(hi, max(lo, x * scale + shift))``, all of one shape; no shift if None. ``layers``: whose."""
 
     x: View
     scale: View
     shift: View | None
     lo: float
     hi: float
+    layers: tuple[str, ...]
 
     @property
     def record(self) -> Before:
@@ -51,7 +52,7 @@ def note_scaled(b: CpuBuilder, function: str, operands: Sequence[View], y: View,
     if function == "mul" and not _of_channels(second):
         first, second = second, first
     if all(map(_of_channels, (second, *rest))) and first.strides[1] == 1:
-        b.scaled[y] = Scaled(first, second, rest[0] if rest else None, end.lo, end.hi)
+        b.scaled[y] = Scaled(first, second, rest[0] if rest else None, end.lo, end.hi, b.layer)
 
 
 def _of_channels(view: View) -> bool:

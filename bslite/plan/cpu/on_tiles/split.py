@@ -232,7 +232,11 @@ def split_conv(
     )  # fmt: skip
     more += [view for view in (scaled or ())[1:3] if view is not None]
     reads = [with_halo(x.view), *([residual.view] if residual else []), *more]
-    step(b, record, size.images * size.planes * items.bands * items.blocks, reads, [y.view], scratch // 4)
+    made = step(
+        b, record, size.images * size.planes * items.bands * items.blocks, reads, [y.view], scratch // 4
+    )
+    if scaled is not None:
+        made.layers = (*scaled.layers, *made.layers)
     return True
 
 
