@@ -6,15 +6,17 @@ import math
 from typing import Any
 
 import pytest
-from support.graphs import Graph
+from support.cells import steps_of
+from support.graphs import Graph, network
 from support.noise import noise
 
 from bslite import ModelSpec, Precision
 from bslite.engines.cpu.detect import detect
+from bslite.kernels.contracts.cpu.elementwise import Elementwise
 from bslite.passes import simplify
 from bslite.plan import Plan, build_plan
 from bslite.plan.cpu.on_tiles.split import CYCLES, LARGE
-from bslite.plan.cpu.tuning import Tuning
+from bslite.plan.cpu.tuning import Banding, Tuning
 from bslite.spec import GraphBuilder
 
 
@@ -179,6 +181,19 @@ def test_parts_that_l2_hardly_keeps_are_taken_in_bands() -> None:
     (record,) = (s.record for s in plan.steps if s.kernel == "split_conv")
     assert record.bands == 2
     assert record.pixel * record.band_lines * record.pixels < 0.35 * (2 << 20)
+
+
+@pytest.mark.parametrize("layers", [1, 8], ids=["layer by layer", "in stacks"])
+def test_norms_before_pixels_are_no_steps(layers: int) -> None:
+    """Of DenseNet's, those before filters of one pixel; no stack begins between the two."""
+    machine = dataclasses.replace(detect(2), lanes=16, registers=32, tile_cycles=CYCLES, l2=2 << 20)
+    spec, tuning = simplify(network("densenet121", size=224)), Tuning(banding=Banding(longest=layers))
+    plan = build_plan(spec, [(1, 3, 224, 224)], machine, tuning=tuning)
+    steps = steps_of(plan)
+    own = {n for s in steps if isinstance(s.record, Elementwise) for n in s.layers}
+    joined = [s for s in steps if s.kernel == "split_conv" and s.record.before.scaled]
+    assert {n for n in own if "norm1" in n or "transition" in n} == set()
+    assert len({s.layers for s in joined}) > 50
 
 
 @pytest.mark.parametrize(

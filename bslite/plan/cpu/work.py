@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from bslite.arithmetic import Precision
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.machine import TILE_FLOPS, Machine
 from bslite.ops import Shape
@@ -16,7 +17,6 @@ ON_TILES = {f"conv{way}{n}d" for way in ("", "_transpose") for n in (1, 2, 3)} |
     "linear", "matmul", "attention",
 }  # fmt: skip
 LEAST = 16
-CLAMPS = ("identity", "relu", "clamp")
 #: Share of the unit's rate that a layer reaches while its operands stay in L2, by a probe outside the engine.
 REACHED = 0.8
 
@@ -68,7 +68,8 @@ def on_the_way(
     scales = layer.node.op in ("batch_norm", "scale_shift") or (
         layer.node.op == "mul" and made in sizes and any(s[1:] == (made[1], 1, 1) for s in sizes)
     )
-    return scales and layer.residual is None and activation(layer.activation).function in CLAMPS
+    clamped = Epilogue.of(activation(layer.activation)).after.activation is None
+    return scales and clamped and layer.residual is None
 
 
 def parts_of(node: Node, params: Mapping[str, Shape], machine: Machine) -> int:
