@@ -191,7 +191,7 @@ def test_norms_before_pixels_are_no_steps(layers: int) -> None:
     plan = build_plan(spec, [(1, 3, 224, 224)], machine, tuning=tuning)
     steps = steps_of(plan)
     own = {n for s in steps if isinstance(s.record, Elementwise) for n in s.layers}
-    joined = [s for s in steps if s.kernel == "split_conv" and s.record.before.scaled]
+    joined = [s for s in steps if s.kernel == "split_conv" and s.record.prologue.scaled]
     assert {n for n in own if "norm1" in n or "transition" in n} == set()
     assert len({s.layers for s in joined}) > 50
 

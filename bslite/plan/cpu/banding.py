@@ -19,9 +19,10 @@ from bslite.passes import Layer
 from bslite.plan.core.bands import Rows, can_band, hull, input_rows, row_map, share
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.known_runs import Run
+from bslite.plan.cpu.on_tiles.prologue import is_prologue
 from bslite.plan.cpu.tiling import UNEVEN
 from bslite.plan.cpu.tuning import Banding
-from bslite.plan.cpu.work import arithmetic_cycles, on_the_way, parts_of
+from bslite.plan.cpu.work import arithmetic_cycles, parts_of
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
@@ -54,7 +55,7 @@ class Cost(NamedTuple):
     cells: float
 
 
-NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 1.0)  # of a layer that another computes on the way
+NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 1.0)  # of a layer that is another one's prologue
 
 
 def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) -> Cost:
@@ -215,7 +216,7 @@ class Growing:
 @dataclass(frozen=True)
 class Search:
     """What the search for runs knows of the layers. ``read_by``: the last layer that reads a value.
-    ``joins``: whether the next layer computes a layer on the way.
+    ``joins``: whether a layer is the prologue of the next one.
     """
 
     layers: Sequence[Layer]
@@ -309,17 +310,8 @@ def choose_bands(
     }
     read_by: dict[str, int] = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
     read_by |= dict.fromkeys(outputs, len(layers))
-    readers: dict[str, list[Layer]] = {}
-    for layer in layers:
-        for name in layer.inputs:
-            readers.setdefault(name, []).append(layer)
-    joins = [
-        layer.name not in spec.outputs
-        and readers.get(layer.name) == [after]
-        and on_the_way(layer, after, spec, shapes, machine)
-        for layer, after in itertools.pairwise(layers)
-    ]
-    joins.append(False)
+    pairs = itertools.pairwise(layers)
+    joins = [*(is_prologue(layer, then, spec, shapes, machine) for layer, then in pairs), False]
     search = Search(layers, costs, joins, able, maps, shapes, machine, images, read_by, options)
     given: dict[int, set[int]] = {}
     for run in among or ():

@@ -13,7 +13,7 @@ from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.plan.core.loops import into_items, merged_axes, split_for_items
 from bslite.plan.core.views import NO_HALO, View, channel_axis, size_of
-from bslite.plan.cpu.on_tiles.scaled import note_scaled
+from bslite.plan.cpu.on_tiles.prologue import note_scaled
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, step

@@ -4,13 +4,10 @@ import dataclasses
 from collections.abc import Mapping
 
 from bslite.arithmetic import Precision
-from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.machine import TILE_FLOPS, Machine
 from bslite.ops import Shape
-from bslite.passes import Layer
-from bslite.plan.shared.activation import activation
-from bslite.spec import ModelSpec, Node
+from bslite.spec import Node
 
 #: What the lowerings put on tiles, where both sides of a matrix are at least ``LEAST``.
 ON_TILES = {f"conv{way}{n}d" for way in ("", "_transpose") for n in (1, 2, 3)} | {
@@ -51,25 +48,6 @@ def arithmetic_cycles(flops: float, node: Node, params: Mapping[str, Shape], mac
         return cycles
     products = flops / TILE_FLOPS * machine.tile_products
     return min(cycles, products * machine.tile_cycles / REACHED)
-
-
-def on_the_way(
-    layer: Layer, reader: Layer, spec: ModelSpec, shapes: Mapping[str, Shape], machine: Machine
-) -> bool:
-    """Whether the only ``reader`` of a layer computes it while it splits its input: a convolution of one
-    pixel on tiles, after a scale and shift of each channel; see `on_tiles.scaled`.
-    """
-    node, params = reader.node, spec.param_shapes(reader.node)
-    if node.op != "conv2d" or reader.residual == layer.name or not parts_of(node, params, machine):
-        return False
-    if node.attrs["groups"] > 1 or any(node.attrs["padding"]) or params["weight"][2:] != (1, 1):
-        return False
-    made, sizes = shapes[layer.name], [shapes[name] for name in layer.node.inputs]
-    scales = layer.node.op in ("batch_norm", "scale_shift") or (
-        layer.node.op == "mul" and made in sizes and any(s[1:] == (made[1], 1, 1) for s in sizes)
-    )
-    clamped = Epilogue.of(activation(layer.activation)).after.activation is None
-    return scales and clamped and layer.residual is None
 
 
 def parts_of(node: Node, params: Mapping[str, Shape], machine: Machine) -> int:

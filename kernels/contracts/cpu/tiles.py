@@ -96,7 +96,7 @@ class OnTiles(StepRecord):
         return next(v for v in self.variants() if isinstance(v, TileSweep))
 
 
-class Before(Record):
+class Prologue(Record):
     """``min(largest, max(least, x * scale + shift))`` of each number before it is split: if ``scaled`` is 1
     without the shift, if it is 2 with it. Of each channel one, which lie side by side; strides in bytes.
     """
@@ -110,7 +110,7 @@ class Before(Record):
     largest: float
 
     @classmethod
-    def nothing(cls, anywhere: Operand) -> "Before":
+    def nothing(cls, anywhere: Operand) -> "Prologue":
         """Numbers are split as they are; ``anywhere``: any operand of the step."""
         return cls(0, anywhere, anywhere, 0, 0, 0.0, 0.0)
 
@@ -141,9 +141,10 @@ class SplitConv(OnTiles, kernel="split_conv"):
     image, which has ``rows``, and plane t of the window of plane p is plane ``deep_start + p * deep_step
     + t * deep_dilation`` of ``deep_have``; others are zeros. The last line lacks ``short`` pixels. A panel
     has the weights of 32 channels of a group. The flag is raised by numbers whose parts are not exact: NaN,
-    infinities, magnitudes not below 3.396e38 and, of several parts, below 2**-100.
+    infinities, magnitudes not below 3.396e38 and, of several parts, those whose leading part is
+    below 2**-100.
 
-    ``before``: what is done to numbers before they are split, of windows of one pixel.
+    ``prologue``: what is done to numbers before they are split, of windows of one pixel.
 
     With ``by_chunks`` (windows of one pixel, one group) the pixels are split chunk by chunk, because whole
     ones would not stay in L2: all panels of an item pass a chunk before the next is split. ``offsets`` are
@@ -226,7 +227,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     pixel: int
     plane: int
     sweep: TileSweep
-    before: Before
+    prologue: Prologue
     end: Epilogue
     stored: Cells
 
@@ -234,7 +235,7 @@ class SplitConv(OnTiles, kernel="split_conv"):
     def beside(self) -> str:
         """What the step makes beside its results, and what it reads, in words; empty for nothing."""
         reads = "reads them rounded" if self.reads else ""
-        scales = "scales its input on the way" if self.before.scaled else ""
+        scales = "scales its input on the way" if self.prologue.scaled else ""
         return "; ".join(filter(None, (reads, scales, self.stored.said)))
 
 

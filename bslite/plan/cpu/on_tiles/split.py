@@ -24,7 +24,7 @@ from bslite.kernels.contracts.cpu.tiles import (
     TERMS,
     TILE,
     Added,
-    Before,
+    Prologue,
     Reads,
     SplitConv,
     TileSweep,
@@ -38,7 +38,7 @@ from bslite.plan.core.windows import NONE, Window
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.on_tiles.items import Band, tile_items
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places
-from bslite.plan.cpu.on_tiles.scaled import Scaled
+from bslite.plan.cpu.on_tiles.prologue import Scaled
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.step import CpuBuilder, step
@@ -227,7 +227,7 @@ def split_conv(
         deep_dilation=deep.dilation, deep_have=deep.have if by_planes else ALL, slab=lie.slab,
         row_phases=row_step, col_phases=col_step, pitch=lie.pitch, run=lie.run, pixel=lie.pixel,
         plane=lie.plane,
-        sweep=sweep, before=scaled.record if scaled else Before.nothing(x.start),
+        sweep=sweep, prologue=scaled.record if scaled else Prologue.nothing(x.start),
         end=epilogue(layer.activation), stored=Cells(y.start, inexact_flag(b, layer)),
     )  # fmt: skip
     more += [view for view in (scaled or ())[1:3] if view is not None]

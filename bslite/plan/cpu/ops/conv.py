@@ -14,7 +14,7 @@ from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_para
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
-from bslite.plan.cpu.on_tiles.scaled import take_scaled
+from bslite.plan.cpu.on_tiles.prologue import take_scaled
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, split_conv, stored
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_input import by_rows, goes_across, image_of, read_for

@@ -18,6 +18,7 @@ from bslite.plan.cuda.stack.price import FUNCTION, OTHER_FUNCTION, STREAMED
 from bslite.plan.cuda.stack.stages import piece_of
 from bslite.plan.cuda.stack.steps import cut_of
 from bslite.plan.shared.activation import activation
+from bslite.plan.shared.prologue import gated
 
 SELECTED = 1.0  # slots per element to select zero for elements outside the input
 FACTORS = 2.0  # slots per element for a channel's numbers: all rows of a thread share a slice's
@@ -82,9 +83,7 @@ def prologue_of(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
         return None
     if node.op == "batch_norm":
         return Prologue(AFFINE, first, then, node.inputs[0])
-    if node.op == "mul":
-        return _gate(b, first, then)
-    return None
+    return _gate(b, first, then)
 
 
 def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
@@ -94,18 +93,8 @@ def _gate(b: CudaBuilder, first: Layer, then: Layer) -> Prologue | None:
     taps = b.spec.param_shapes(then.node)["weight"][2:]
     if size_of(tuple(taps)) > 1 or any(then.node.attrs["padding"]) or set(then.node.attrs["stride"]) != {1}:
         return None
-    shape = b.shapes[first.name]
-    for value, gate in (first.node.inputs, first.node.inputs[::-1]):
-        one = b.shapes[gate]
-        if (
-            b.shapes[value] == shape
-            and len(one) == len(shape)
-            and one[0] in (1, shape[0])
-            and one[1] == shape[1]
-            and size_of(one[2:]) == 1
-        ):
-            return Prologue(GATE, first, then, value, gate)
-    return None
+    found = gated(first, b.shapes)
+    return Prologue(GATE, first, then, *found) if found else None
 
 
 def _function_slots(layer: Layer) -> float:

@@ -153,7 +153,7 @@ def scaled(spec: ModelSpec, x: Any, layerwise: bool = False) -> tuple[set[str], 
     tuning = Tuning(precision=bslite.Precision.FLOAT32)
     steps = steps_of(prepare(spec, [x], 1, layerwise, tuning=tuning).plan)
     own = {n for s in steps if isinstance(s.record, Elementwise) for n in s.layers}
-    found = [s for s in steps if isinstance(s.record, SplitConv) and s.record.before.scaled]
+    found = [s for s in steps if isinstance(s.record, SplitConv) and s.record.prologue.scaled]
     assert all("scales its input on the way" in s.record.beside for s in found)
     return own, {n for s in found for n in s.layers}
 
@@ -220,7 +220,7 @@ def test_values_that_are_kept_have_steps_of_their_own(name: str) -> None:
     """Of a plan whose values can all be read afterwards."""
     tuning = Tuning(precision=bslite.Precision.FLOAT32)
     plan = prepare(model(name), [noise(2, 40, 9, 11)], 1, False, keep_values=True, tuning=tuning).plan
-    assert not any(s.record.before.scaled for s in steps_of(plan) if isinstance(s.record, SplitConv))
+    assert not any(s.record.prologue.scaled for s in steps_of(plan) if isinstance(s.record, SplitConv))
 
 
 @pytest.mark.parametrize("name", ["a batch norm and a clamp from below", "a gate"])
