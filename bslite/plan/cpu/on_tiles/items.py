@@ -12,9 +12,18 @@ from bslite.kernels.contracts.cpu.tiles import ROWS
 from bslite.machine import Machine
 from bslite.plan.cpu.tiling import UNEVEN, Items, parts_worth_trying
 
-ITEM = 1000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
+# What 3,000 cuts of the layers of six networks took on a Xeon (docs/decisions/063).
+ITEM = 2000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
 HALF = 0.6  # of the time of two rows of tiles, that one takes: it loads as much of B
-STAYS = 0.4  # of L2: what stays there while other things pass
+PACE = 1.2  # times the cycles of a loop that products of numbers take: what the unit draws sets its pace
+OVERLAP = 2.7  # exponent: products and weights from beyond L2 take ``(p ** x + w ** x) ** (1 / x)``
+STREAMED = 1.2  # times the rate of plain reads, that weights come at in streams
+STAYS, GOES = 0.35, 0.65  # shares of L2: what so much is read again of stays there; nothing does
+NEAR = 0.25  # share of L2 up to which the thread that made a value still finds it there
+PAGE = 4096
+STREAMS = 50  # pages that a core fetches from by itself, about; results of more rows than those come slower
+WHOLE = 1.0  # of all L2 that results of an image may fill before they leave it
+APART = 0.5  # of the time of results, for each doubling of them
 
 
 class Band(NamedTuple):
@@ -22,7 +31,7 @@ class Band(NamedTuple):
     ``panels``; a band reads ``step`` rows for each line, and ``halo`` rows more. Cycles: of ``block`` of two
     by two tiles over the whole sum, to ``store`` a pixel's results of a panel, to ``split`` a row. Bytes:
     ``read`` of a row, ``kept`` of it in parts, ``sums`` of a line that are kept for each panel, ``weights``
-    of all panels, ``made`` of an image.
+    of all panels, ``made`` of an image, to which as many are ``added``.
     """
 
     images: int
@@ -30,6 +39,7 @@ class Band(NamedTuple):
     pixels: int
     pitch: int
     panels: int
+    added: bool
     step: int
     halo: int
     block: float
@@ -51,42 +61,65 @@ def tile_items(machine: Machine, of: Band) -> Items:
             if of.images * bands * blocks > 4096:
                 continue
             for outer in (False, True) if of.images * bands > 1 else (False,):
-                price = _price(machine, of, bands, blocks, outer)
+                lines, panels = -(-of.lines // bands), -(-of.panels // blocks)
+                cut = Items(lines, bands, panels, blocks, outer)
+                price = _price(machine, of, cut)
                 if price < cost * 0.999:
-                    lines, panels = -(-of.lines // bands), -(-of.panels // blocks)
-                    best, cost = Items(lines, bands, panels, blocks, outer), price
+                    best, cost = cut, price
     return best
 
 
-def _price(machine: Machine, of: Band, bands: int, blocks: int, outer: bool) -> float:
+def leaving(machine: Machine, of: Band, cut: Items) -> float:
+    """The share of weights that leave L2 before the next band meets them."""
+    blocks = 1 if cut.blocks_outer else min(cut.blocks, _items(machine, of, cut))
+    held = blocks * of.weights / cut.blocks + _band_bytes(of, cut)
+    return min(1.0, max(0.0, (held / machine.l2 - STAYS) / (GOES - STAYS)))
+
+
+def _items(machine: Machine, of: Band, cut: Items) -> int:
+    """Items of a thread."""
+    return -(-of.images * cut.bands * cut.blocks // machine.threads)
+
+
+def _band_bytes(of: Band, cut: Items) -> int:
+    """Bytes of a band's parts, and of its sums that are kept."""
+    return (cut.band_lines * of.step + of.halo) * of.kept + cut.band_lines * cut.block_panels * of.sums
+
+
+def _price(machine: Machine, of: Band, cut: Items) -> float:
     """Cycles of the slowest thread."""
-    t, l2 = machine.threads, STAYS * machine.l2
-    lines, panels = -(-of.lines // bands), -(-of.panels // blocks)
+    t, l2 = machine.threads, machine.l2
+    lines, bands, panels, blocks, outer = cut
     rows = (lines - 1) * of.pitch + of.pixels
     tiles, rest = divmod(rows, 2 * ROWS)
     high = tiles + (0.0 if not rest else HALF if rest <= ROWS else 1.0)
     read = lines * of.step + of.halo
-    item = panels * (high * of.block + lines * of.pixels * of.store)
-    items = -(-of.images * bands * blocks // t)
-    splits = items if outer or of.sums else -(-items // blocks)
-    compute = items * (item + ITEM) + splits * read * of.split
-    if t > 1:
-        compute += UNEVEN * (item + read * of.split)
-    # From memory, a thread's weights come while its first band meets them, or it waits.
-    first = -(-items // (of.images * bands)) if outer else min(items, blocks)
-    compute += max(0.0, first * (of.weights / blocks / machine.memory_bytes_per_cycle - item))
-    band_bytes, block_bytes = read * of.kept + lines * panels * of.sums, of.weights / blocks
     all_bands = of.images * bands
-    if not outer and of.weights < l2:
-        weights = t * of.weights
-    elif outer and block_bytes < l2:
-        weights = min(t, all_bands) * of.weights
-    else:
-        weights = all_bands * of.weights
-    # Parts that L2 does not keep come for each panel from beyond it; pixels are read by each block of panels.
-    again = min(1.0, max(0.0, 2.0 * band_bytes / l2 - 2.0)) * of.images * bands * of.panels * read * of.kept
-    local = 1.0 if not outer and all_bands >= t else 1.0 / t
-    reads = (blocks if outer else min(t, blocks)) - local
-    image = of.images * bands * read * of.read * reads
-    astray = 0.0 if all_bands >= t else of.images * of.made * (1.0 - 1.0 / t)
-    return compute + (weights + image + again + astray) / (t * machine.l3_bytes_per_cycle)
+    items = _items(machine, of, cut)
+    splits = items if outer or of.sums else -(-items // blocks)
+    compute = items * (panels * lines * of.pixels * of.store + ITEM) + splits * read * of.split
+    # Weights are fetched while others are multiplied: once, or again where L2 does not keep them meanwhile.
+    block_bytes, band_bytes = of.weights / blocks, _band_bytes(of, cut)
+    met = -(-items // all_bands) if outer else min(items, blocks)
+    weights = met * block_bytes / machine.memory_bytes_per_cycle
+    again = (items - met) * leaving(machine, of, cut)
+    weights += again * block_bytes / (STREAMED * machine.l3_bytes_per_cycle)
+    product = panels * high * of.block * PACE
+    products = items * product
+    if t > 1:
+        compute += UNEVEN * (product + panels * lines * of.pixels * of.store + read * of.split)
+    compute += (products**OVERLAP + weights**OVERLAP) ** (1.0 / OVERLAP)
+    # Parts that L2 does not keep come for each panel from beyond it.
+    parts = min(1.0, max(0.0, (band_bytes / l2 - STAYS) / STAYS)) * items * panels * read * of.kept
+    # Pixels come from beyond L2, unless the thread made them; so do lines that results are written to.
+    pixels, near = float(splits * read * of.read), NEAR * l2 * t
+    if of.images * of.lines * of.step * of.read < near:
+        pixels *= 0.0 if not outer and all_bands >= t else 1.0 - 1.0 / t
+    image, results = of.images * of.made, 0.0
+    if image > WHOLE * l2 * t:
+        pages = (2 if of.added else 1) * rows * min(1.0, of.made / (of.lines * of.pixels) / PAGE)
+        results = image / t * (3 if of.added else 2)
+        results *= 1.0 + APART * min(2.0, max(0.0, math.log2(pages / STREAMS)))
+    elif all_bands < t:
+        results = image * (1.0 - 1.0 / t)  # the next layer's threads read what others wrote
+    return compute + (pixels + (parts + results) / STREAMED) / machine.l3_bytes_per_cycle

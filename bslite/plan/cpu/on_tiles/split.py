@@ -36,7 +36,7 @@ from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
 from bslite.plan.core.windows import NONE, Window
 from bslite.plan.cpu.epilogue import epilogue
-from bslite.plan.cpu.on_tiles.items import Band, tile_items
+from bslite.plan.cpu.on_tiles.items import Band, leaving, tile_items
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places
 from bslite.plan.cpu.on_tiles.prologue import Scaled
 from bslite.plan.cpu.outside import inexact_flag
@@ -172,19 +172,17 @@ def split_conv(
     if in_place:
         there = _where_they_are(b, of, size, x, near)
         pitch = -(-size.pixels // ROWS) * ROWS if there.run else there.pitch
-    items = tile_items(
-        machine,
-        Band(
-            size.images * size.planes, size.lines, size.pixels, pitch, panels * of.groups,
-            row_step, max(0, reach_rows - row_step),
-            4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
-            0.0 if in_place else split_of(machine, size, of) / all_rows,
-            4 * deep.taps * wide * of.groups * of.depth,
-            deep.taps * pitch * col_step * of.groups * near_blocks * parts * LINE,
-            size.pixels * ROW if by_chunks else 0,
-            group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
-        ),
+    band = Band(
+        size.images * size.planes, size.lines, size.pixels, pitch, panels * of.groups, residual is not None,
+        row_step, max(0, reach_rows - row_step),
+        4 * of.steps * len(sweep.pairs) * machine.tile_cycles, PANEL / machine.lanes * STORED,
+        0.0 if in_place else split_of(machine, size, of) / all_rows,
+        4 * deep.taps * wide * of.groups * of.depth,
+        deep.taps * pitch * col_step * of.groups * near_blocks * parts * LINE,
+        size.pixels * ROW if by_chunks else 0,
+        group_bytes * of.groups, 4 * size.lines * size.pixels * channels,
     )  # fmt: skip
+    items = tile_items(machine, band)
     lie = there or _in_scratch(of, near_blocks, parts, items.band_lines, wide, shared)
     in_line = -(-size.pixels // (2 * ROWS))
     blocks = -(-((items.band_lines - 1) * lie.pitch + size.pixels) // (2 * ROWS))
@@ -192,7 +190,9 @@ def split_conv(
     read = wide * items.band_lines * row_step  # of a plane: rows and planes that lie outside fetch nothing
     goes_on = sweep.products == 1
     chunk = of.steps if goes_on and not by_chunks else CHUNK_STEPS
-    passes, scratch = _passes(b, of, b_parts, blocks, read, group_bytes * of.groups, lie.end, chunk)
+    passes, scratch = _passes(
+        b, of, b_parts, blocks, read, leaving(machine, band, items) > 0.0, lie.end, chunk
+    )
     if by_chunks:
         panel_bytes, sums_bytes = of.steps * b_parts * 2 * TILE, BLOCK * blocks
         passes = passes._replace(
@@ -282,22 +282,22 @@ def _where_they_are(b: CpuBuilder, of: Sum, size: Pixels, x: Places, near: Near)
 
 
 def _passes(
-    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, read: int, weight_bytes: int, at: int, chunk: int
+    b: CpuBuilder, of: Sum, b_parts: int, blocks: int, read: int, far: bool, at: int, chunk: int
 ) -> tuple[Passes, int]:
     """How the weights pass the ``blocks`` of 32 outputs of an item, which reads ``read`` pixels or more; its
     sums may lie in scratch memory from ``at`` on. And where that ends.
 
     Weights are fetched ahead, by all blocks of outputs alike, the first ones while pixels are split. Those
-    that L2 keeps are fetched for a thread's first band only, larger ones for each.
+    that L2 keeps are fetched for a thread's first band only, others (``far``) for each.
     """
     how, step_bytes, part = b.tuning.fetching, b_parts * 2 * TILE, min(chunk, of.steps)
     if b.machine.tile_products == 1 and blocks > 4:  # fewer do not pay for sums that go on
         part = min(part, _near(how.near // step_bytes, of.window.taps))
     chunk_sums = end = at + BLOCK * (blocks if part < of.steps else 1)
     end += BLOCK * blocks * (of.steps > chunk)
-    quarters, far = -(-4 // blocks) if how.ahead else 0, int(weight_bytes >= b.machine.l2 / 4)
+    quarters = -(-4 // blocks) if how.ahead else 0
     first = -(-part * step_bytes // (LINE * STREAMS * read)) if how.ahead else 0
-    return Passes(part, part * step_bytes, first, quarters, far, at, 0, chunk_sums), end
+    return Passes(part, part * step_bytes, first, quarters, int(far), at, 0, chunk_sums), end
 
 
 def _near(steps: int, taps: int) -> int:
