@@ -13,12 +13,12 @@ from bslite.machine import Machine
 from bslite.plan.cpu.tiling import UNEVEN, Items, parts_worth_trying
 
 # What 3,000 cuts of the layers of six networks took on a Xeon (docs/decisions/063).
-ITEM = 2000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
+ITEM = 4000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
 HALF = 0.6  # of the time of two rows of tiles, that one takes: it loads as much of B
 PACE = 1.2  # times the cycles of a loop that products of numbers take: what the unit draws sets its pace
 OVERLAP = 2.7  # exponent: products and weights from beyond L2 take ``(p ** x + w ** x) ** (1 / x)``
 STREAMED = 1.2  # times the rate of plain reads, that weights come at in streams
-STAYS, GOES = 0.35, 0.65  # shares of L2: what so much is read again of stays there; nothing does
+STAYS, GOES = 0.3, 0.6  # shares of L2: what so much is read again of stays there; nothing does
 NEAR = 0.25  # share of L2 up to which the thread that made a value still finds it there
 PAGE = 4096
 STREAMS = 50  # pages that a core fetches from by itself, about; results of more rows than those come slower
