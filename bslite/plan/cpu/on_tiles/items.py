@@ -12,18 +12,17 @@ from bslite.kernels.contracts.cpu.tiles import ROWS
 from bslite.machine import Machine
 from bslite.plan.cpu.tiling import UNEVEN, Items, parts_worth_trying
 
-# What 3,000 cuts of the layers of six networks took on a Xeon (docs/decisions/063).
+# As 12,000 cuts of layers of five networks took on a Xeon (docs/decisions/063).
 ITEM = 4000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
 HALF = 0.6  # of the time of two rows of tiles, that one takes: it loads as much of B
-PACE = 1.2  # times the cycles of a loop that products of numbers take: what the unit draws sets its pace
+PACE = 1.2  # times the cycles of the unit's peak: its pace depends on the numbers
 OVERLAP = 2.7  # exponent: products and weights from beyond L2 take ``(p ** x + w ** x) ** (1 / x)``
 STREAMED = 1.2  # times the rate of plain reads, that weights come at in streams
 STAYS, GOES = 0.3, 0.6  # shares of L2: what so much is read again of stays there; nothing does
 NEAR = 0.25  # share of L2 up to which the thread that made a value still finds it there
-PAGE = 4096
-STREAMS = 50  # pages that a core fetches from by itself, about; results of more rows than those come slower
-WHOLE = 1.0  # of all L2 that results of an image may fill before they leave it
-APART = 0.5  # of the time of results, for each doubling of them
+PAGE = 4096  # bytes
+PAGES = 50  # that a core fetches from by itself, about
+APART = 0.5  # share by which results take longer with each doubling of the pages that their rows lie on
 
 
 class Band(NamedTuple):
@@ -97,18 +96,18 @@ def _price(machine: Machine, of: Band, cut: Items) -> float:
     all_bands = of.images * bands
     items = _items(machine, of, cut)
     splits = items if outer or of.sums else -(-items // blocks)
-    compute = items * (panels * lines * of.pixels * of.store + ITEM) + splits * read * of.split
+    product, store = panels * high * of.block * PACE, panels * lines * of.pixels * of.store
+    split = read * of.split
+    compute = items * (store + ITEM) + splits * split
+    if t > 1:
+        compute += UNEVEN * (product + store + split)
     # Weights are fetched while others are multiplied: once, or again where L2 does not keep them meanwhile.
     block_bytes, band_bytes = of.weights / blocks, _band_bytes(of, cut)
     met = -(-items // all_bands) if outer else min(items, blocks)
     weights = met * block_bytes / machine.memory_bytes_per_cycle
     again = (items - met) * leaving(machine, of, cut)
     weights += again * block_bytes / (STREAMED * machine.l3_bytes_per_cycle)
-    product = panels * high * of.block * PACE
-    products = items * product
-    if t > 1:
-        compute += UNEVEN * (product + panels * lines * of.pixels * of.store + read * of.split)
-    compute += (products**OVERLAP + weights**OVERLAP) ** (1.0 / OVERLAP)
+    compute += ((items * product) ** OVERLAP + weights**OVERLAP) ** (1.0 / OVERLAP)
     # Parts that L2 does not keep come for each panel from beyond it.
     parts = min(1.0, max(0.0, (band_bytes / l2 - STAYS) / STAYS)) * items * panels * read * of.kept
     # Pixels come from beyond L2, unless the thread made them; so do lines that results are written to.
@@ -116,10 +115,10 @@ def _price(machine: Machine, of: Band, cut: Items) -> float:
     if of.images * of.lines * of.step * of.read < near:
         pixels *= 0.0 if not outer and all_bands >= t else 1.0 - 1.0 / t
     image, results = of.images * of.made, 0.0
-    if image > WHOLE * l2 * t:
+    if image > l2 * t:
         pages = (2 if of.added else 1) * rows * min(1.0, of.made / (of.lines * of.pixels) / PAGE)
         results = image / t * (3 if of.added else 2)
-        results *= 1.0 + APART * min(2.0, max(0.0, math.log2(pages / STREAMS)))
+        results *= 1.0 + APART * min(2.0, max(0.0, math.log2(pages / PAGES)))
     elif all_bands < t:
         results = image * (1.0 - 1.0 / t)  # the next layer's threads read what others wrote
     return compute + (pixels + (parts + results) / STREAMED) / machine.l3_bytes_per_cycle
