@@ -13,12 +13,13 @@ from bslite.machine import Machine
 from bslite.plan.cpu.tiling import UNEVEN, Items, parts_worth_trying
 
 # As 12,000 cuts of layers of five networks took on a Xeon (docs/decisions/063).
-ITEM = 4000.0  # cycles that an item costs: the unit is readied, its first weights are waited for
+ITEM = 1500.0  # cycles that an item costs: the unit is readied, its first weights are waited for
 HALF = 0.6  # of the time of two rows of tiles, that one takes: it loads as much of B
 PACE = 1.2  # times the cycles of the unit's peak: its pace depends on the numbers
 OVERLAP = 2.7  # exponent: products and weights from beyond L2 take ``(p ** x + w ** x) ** (1 / x)``
 STREAMED = 1.2  # times the rate of plain reads, that weights come at in streams
 STAYS, GOES = 0.3, 0.6  # shares of L2: what so much is read again of stays there; nothing does
+HELD = 0.4  # share of L2 up to which parts stay while weights pass them
 NEAR = 0.25  # share of L2 up to which the thread that made a value still finds it there
 PAGE = 4096  # bytes
 PAGES = 50  # that a core fetches from by itself, about
@@ -94,6 +95,7 @@ def _price(machine: Machine, of: Band, cut: Items) -> float:
     high = tiles + (0.0 if not rest else HALF if rest <= ROWS else 1.0)
     read = lines * of.step + of.halo
     all_bands = of.images * bands
+    by_lines = all_bands >= t and not outer  # are threads' parts; else they are channels
     items = _items(machine, of, cut)
     splits = items if outer or of.sums else -(-items // blocks)
     product, store = panels * high * of.block * PACE, panels * lines * of.pixels * of.store
@@ -109,16 +111,16 @@ def _price(machine: Machine, of: Band, cut: Items) -> float:
     weights += again * block_bytes / (STREAMED * machine.l3_bytes_per_cycle)
     compute += ((items * product) ** OVERLAP + weights**OVERLAP) ** (1.0 / OVERLAP)
     # Parts that L2 does not keep come for each panel from beyond it.
-    parts = min(1.0, max(0.0, (band_bytes / l2 - STAYS) / STAYS)) * items * panels * read * of.kept
+    parts = min(1.0, max(0.0, band_bytes / l2 / HELD - 1.0)) * items * panels * read * of.kept
     # Pixels come from beyond L2, unless the thread made them; so do lines that results are written to.
     pixels, near = float(splits * read * of.read), NEAR * l2 * t
     if of.images * of.lines * of.step * of.read < near:
-        pixels *= 0.0 if not outer and all_bands >= t else 1.0 - 1.0 / t
+        pixels *= 0.0 if by_lines else 1.0 - 1.0 / t
     image, results = of.images * of.made, 0.0
     if image > l2 * t:
         pages = (2 if of.added else 1) * rows * min(1.0, of.made / (of.lines * of.pixels) / PAGE)
         results = image / t * (3 if of.added else 2)
         results *= 1.0 + APART * min(2.0, max(0.0, math.log2(pages / PAGES)))
-    elif all_bands < t:
+    elif not by_lines:
         results = image * (1.0 - 1.0 / t)  # the next layer's threads read what others wrote
     return compute + (pixels + (parts + results) / STREAMED) / machine.l3_bytes_per_cycle
