@@ -16,9 +16,10 @@ from bslite.plan.cpu.tiling import UNEVEN, Items, parts_worth_trying
 ITEM = 1500.0  # cycles that an item costs: the unit is readied, its first weights are waited for
 HALF = 0.6  # of the time of two rows of tiles, that one takes: it loads as much of B
 PACE = 1.2  # times the cycles of the unit's peak: its pace depends on the numbers
+EXPOSED = 0.5  # share of the time that weights take from L2, which products do not hide
 OVERLAP = 2.7  # exponent: products and weights from beyond L2 take ``(p ** x + w ** x) ** (1 / x)``
 STREAMED = 1.2  # times the rate of plain reads, that weights come at in streams
-STAYS, GOES = 0.3, 0.6  # shares of L2: what so much is read again of stays there; nothing does
+STAYS, GOES = 0.3, 0.6  # shares of L2: weights and parts of up to so much all stay there; of so much, none
 HELD = 0.4  # share of L2 up to which parts stay while weights pass them
 NEAR = 0.25  # share of L2 up to which the thread that made a value still finds it there
 PAGE = 4096  # bytes
@@ -109,6 +110,7 @@ def _price(machine: Machine, of: Band, cut: Items) -> float:
     weights = met * block_bytes / machine.memory_bytes_per_cycle
     again = (items - met) * leaving(machine, of, cut)
     weights += again * block_bytes / (STREAMED * machine.l3_bytes_per_cycle)
+    compute += EXPOSED * items * block_bytes / machine.l2_bytes_per_cycle  # from L2, for each band
     compute += ((items * product) ** OVERLAP + weights**OVERLAP) ** (1.0 / OVERLAP)
     # Parts that L2 does not keep come for each panel from beyond it.
     parts = min(1.0, max(0.0, band_bytes / l2 / HELD - 1.0)) * items * panels * read * of.kept
