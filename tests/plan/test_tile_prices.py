@@ -74,6 +74,15 @@ def test_results_that_fill_caches_are_made_by_few_rows_at_a_time() -> None:
     assert tile_items(machine(), of).band_lines < 12 <= tile_items(machine(threads=1), small).band_lines
 
 
+def test_rows_are_not_cut_where_threads_share_out_channels() -> None:
+    """128 rows of 768 channels to 768, in one part: weights would come from L2 for each band."""
+    of = band(
+        images=1, lines=4, pixels=32, pitch=32, panels=24, block=96 * CYCLES, split=4915.2, read=98304,
+        kept=49152, weights=1179648, made=393216,
+    )  # fmt: skip
+    assert tile_items(machine(l3_bytes_per_cycle=10.0), of).bands == 1
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_bands_and_blocks_cover_a_layer(threads: int) -> None:
     for lines, panels, images in ((1, 1, 1), (7, 3, 2), (14, 8, 16), (33, 5, 1)):

@@ -124,5 +124,5 @@ def _price(machine: Machine, of: Band, cut: Items) -> float:
         results = image / t * (3 if of.added else 2)
         results *= 1.0 + APART * min(2.0, max(0.0, math.log2(pages / PAGES)))
     elif not by_lines:
-        results = image * (1.0 - 1.0 / t)  # the next layer's threads read what others wrote
+        results = 2 * image / t * (1.0 - 1.0 / t)  # the next layer's threads fetch what others wrote
     return compute + (pixels + (parts + results) / STREAMED) / machine.l3_bytes_per_cycle
