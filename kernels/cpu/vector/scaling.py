@@ -1,10 +1,15 @@
 """Powers of two and quotients of registers, in the few instructions that a machine has for them."""
 
+import numpy as np
 from llvmlite import ir
 
+from bslite.kernels.cpu.vector.across import picked_ir
 from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
 from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t
-from bslite.kernels.cpu.vector.target import divides
+from bslite.kernels.cpu.vector.target import divides, picks_powers
+
+#: Parts of an exponent: the fractions of powers of two that a register holds, or 1, where none does.
+STEPS = LANES if picks_powers() else 1
 
 
 def pow2_ir(builder, n):
@@ -24,11 +29,12 @@ def _exponent_bits(builder, n, bias):
 
 @primitive(vec_t, vec_t, vec_t, vec_t)
 def times_pow2(builder, x, m, n):
-    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0.
+    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0; with `STEPS`,
+    for n rounded down.
 
     ``m`` is n plus 1.5 * 2**23, as `vecmath` rounds: the low bits of that float are those of the integer n.
     """
-    if LANES == 16:  # AVX-512 has an instruction
+    if LANES == 16:  # AVX-512 has an instruction, which rounds n down
         flat = ir.Constant(ir.IntType(16), -1)
         rounding = ir.Constant(I32, 4)  # rounding mode: to nearest
         return call_llvm(builder, "llvm.x86.avx512.mask.scalef.ps.512", VEC, [x, n, x, flat, rounding])
@@ -48,6 +54,25 @@ def times_normal_pow2(bias):
         return builder.fmul(x, _exponent_bits(builder, ints_of(builder, m), bias))
 
     return emit
+
+
+def _root_ir(builder, m):
+    """``2**(j / STEPS)`` in [1, 2), for the number j of steps in the lowest bits of m."""
+    roots = ir.Constant(VEC, np.exp2(np.arange(LANES) / STEPS).astype(np.float32).tolist())
+    return picked_ir(builder, roots, ints_of(builder, m))
+
+
+root = primitive(vec_t, vec_t)(_root_ir)
+
+
+@primitive(vec_t, vec_t)
+def power(builder, m):
+    """``2**(k / STEPS)`` for the integer k in the low bits of m, where that is normal; for 2**-127 it is 0, and
+    between 0 and 2**-126 for powers between these two.
+    """
+    whole = builder.and_(ints_of(builder, m), all_ints(-STEPS))
+    exponent = builder.shl(whole, all_ints(23 - STEPS.bit_length() + 1))
+    return builder.bitcast(builder.add(ints_of(builder, _root_ir(builder, m)), exponent), VEC)
 
 
 @primitive(vec_t, vec_t, vec_t)

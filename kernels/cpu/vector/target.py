@@ -43,7 +43,10 @@ define <8 x i32> @probe(<8 x i32> %a, <8 x i32> %b) {
 MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
 #: CPUs, by LLVM's names, that divide registers of 16 lanes in fewer cycles than an approximate reciprocal
 #: and its corrections take. Measured on these alone; Intel's take 16.
-DIVIDING = ("znver5",)
+DIVIDING = ("znver4", "znver5")
+#: CPUs on which a register of 16 powers of two, from which lanes are picked, and a short polynomial take fewer
+#: cycles than a long polynomial. Measured on this one alone.
+PICKING = ("znver4",)
 #: Whether instructions are those of x86.
 X86 = platform.machine().lower() in ("x86_64", "amd64")
 #: Linux: the call `arch_prctl`, its request for a permission, and the registers of AMX's tiles.
@@ -104,6 +107,12 @@ def divides() -> bool:
     """Whether a quotient is to be the instruction's, and not made of an approximate reciprocal."""
     lanes, _, cpu, _ = simd()
     return lanes != 16 or cpu in DIVIDING
+
+
+def picks_powers() -> bool:
+    """Whether powers of two are to be picked from a register, and not made by polynomials alone."""
+    lanes, _, cpu, _ = simd()
+    return lanes == 16 and cpu in PICKING
 
 
 @functools.cache
