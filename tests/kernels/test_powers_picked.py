@@ -1,6 +1,7 @@
 """Functions of registers as other processors with AVX-512 compute them: `test_vecmath`, in another process.
 
-Some pick powers of two from a register and divide, others have longer polynomials and approximate reciprocals.
+Some pick powers of two from a register and divide, others have longer polynomials and approximate
+reciprocals.
 """
 
 import platform
@@ -12,7 +13,7 @@ from bslite.kernels.cpu.vector.target import simd
 
 pytestmark = pytest.mark.processes
 
-#: Processors by LLVM's names, of instructions that any with AVX-512 has: whether they pick, whether they divide.
+#: Processors by LLVM's names: whether they pick, whether they divide.
 OTHERS = {"znver4": (True, True), "skylake-avx512": (False, False)}
 CODE = """
 import pytest

@@ -139,8 +139,8 @@ def exp2(x):
 
 @register_jitable
 def exp2_negative(x):
-    """``2**x`` for ``x <= 0``, in fewer operations. Where it is subnormal the result is between 0 and 2**-126,
-    and 0 from -127 on.
+    """``2**x`` for ``x <= 0``, in fewer operations. Subnormal powers are given as some number between 0 and
+    2**-126, and those from 2**-127 on as 0.
     """
     x = vmax(splat(f(-127.0)), x)
     m = x + splat(_STEP)

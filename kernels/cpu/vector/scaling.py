@@ -29,8 +29,8 @@ def _exponent_bits(builder, n, bias):
 
 @primitive(vec_t, vec_t, vec_t, vec_t)
 def times_pow2(builder, x, m, n):
-    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0; with `STEPS`,
-    for n rounded down.
+    """``x * 2**n`` for integral ``n`` in [-252, 254], through overflow to inf and underflow to 0. Where there
+    are `STEPS`, n is rounded down.
 
     ``m`` is n plus 1.5 * 2**23, as `vecmath` rounds: the low bits of that float are those of the integer n.
     """
@@ -67,8 +67,8 @@ root = primitive(vec_t, vec_t)(_root_ir)
 
 @primitive(vec_t, vec_t)
 def power(builder, m):
-    """``2**(k / STEPS)`` for the integer k in the low bits of m, where that is normal; for 2**-127 it is 0, and
-    between 0 and 2**-126 for powers between these two.
+    """``2**(k / STEPS)`` for the integer k in the low bits of m, where that is normal; 0 for 2**-127, and some
+    number between 0 and 2**-126 for powers between the two.
     """
     whole = builder.and_(ints_of(builder, m), all_ints(-STEPS))
     exponent = builder.shl(whole, all_ints(23 - STEPS.bit_length() + 1))

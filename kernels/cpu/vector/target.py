@@ -44,7 +44,7 @@ MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmad
 #: CPUs, by LLVM's names, that divide registers of 16 lanes in fewer cycles than an approximate reciprocal
 #: and its corrections take. Measured on these alone; Intel's take 16.
 DIVIDING = ("znver4", "znver5")
-#: CPUs on which a register of 16 powers of two, from which lanes are picked, and a short polynomial take fewer
+#: CPUs on which a register of powers of two, from which lanes are picked, and a short polynomial take fewer
 #: cycles than a long polynomial. Measured on this one alone.
 PICKING = ("znver4",)
 #: Whether instructions are those of x86.
