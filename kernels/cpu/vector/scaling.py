@@ -67,8 +67,8 @@ root = primitive(vec_t, vec_t)(_root_ir)
 
 @primitive(vec_t, vec_t)
 def power(builder, m):
-    """``2**(k / STEPS)`` for the integer k in the low bits of m, where that is normal; 0 for 2**-127, and some
-    number between 0 and 2**-126 for powers between the two.
+    """``2**(k / STEPS)`` for the integer k in the low bits of m, where that is normal; 0 for 2**-127, and one
+    between 0 and 2**-126 for powers between the two.
     """
     whole = builder.and_(ints_of(builder, m), all_ints(-STEPS))
     exponent = builder.shl(whole, all_ints(23 - STEPS.bit_length() + 1))
