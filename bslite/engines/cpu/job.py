@@ -10,6 +10,9 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.turns import fork_join
 
 Ints = npt.NDArray[np.int64]
+#: Ticks of a job that is over before a thread that sleeps could help: some 100 microseconds. Systems take 50
+#: to 500 to wake one.
+BRIEF = 1 << 18
 
 
 class Job:
@@ -46,7 +49,8 @@ class Job:
     def run(self, threads: int, beside_torch: bool = False) -> None:
         """Run the program with up to ``threads`` threads, as `fork_join`; return when every item is done."""
         memory = self._cells, self.counters, self.program
-        if not fork_join(threads, self._walk, self._address, memory, beside_torch):
+        brief = threads > 1 and bool(0 < self._cells[self._cell["took"]] < BRIEF)
+        if not fork_join(threads, self._walk, self._address, memory, beside_torch, brief):
             self._renew()
 
     def _renew(self) -> None:

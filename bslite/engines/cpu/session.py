@@ -87,7 +87,8 @@ class Session:
         workspace = self.acquire()
         try:
             self._bind(workspace.bases, FIRST_END, *addresses)
-            workspace.job.run(self.plan.threads, beside_torch)
+            plan = self.plan
+            workspace.job.run(plan.threads_in_region if beside_torch else plan.threads, beside_torch)
             inexact = bool(self.plan.flags) and self.check(workspace)
         finally:
             self.release(workspace)

@@ -57,11 +57,15 @@ class Turns:
         return not self._taken or self._taken + threads <= usable_cores()
 
 
+RESTED = 300_000  # nanoseconds without a run, after which the members of all teams sleep
+
+
 class Process:
     """The teams of this process that no run has, and whose turn it is."""
 
     def __init__(self, forked: bool = False) -> None:
         self.turns = Turns()
+        self.ended = 0  # when a run ended that had a team or might have had one
         self.forked = forked  # GNU OpenMP does not go on in a forked child
         self._free: list[Team] = []
         self._lock = threading.Lock()
@@ -88,6 +92,10 @@ class Process:
         with self._lock:
             self._free.append(team)
 
+    def rested(self) -> bool:
+        """Whether all members sleep, as far as is known without asking them."""
+        return time.perf_counter_ns() - self.ended > RESTED
+
     def end(self) -> None:
         """Send all teams home that no run has."""
         with self._lock:
@@ -108,7 +116,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def fork_join(threads: int, walk: int, job: int, memory: Any = None, beside_torch: bool = False) -> bool:
+def fork_join(
+    threads: int, walk: int, job: int, memory: Any = None, beside_torch: bool = False, brief: bool = False
+) -> bool:
     """Let up to ``threads`` threads run a job, by the addresses of its walker and its cells; the calling
     thread alone for 1. Numba's setting and the system may allow fewer, which do all the work and make the
     same bits. Runs of several threads take turns where there are too few cores for all.
@@ -119,6 +129,9 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None, beside_torc
 
     ``beside_torch``: torch computes just before and after. Then OpenMP's threads help, in a parallel region
     of Numba's: torch's own spin for milliseconds after each of its operations, on a core that a member needs.
+
+    ``brief``: the job takes no longer than a member that sleeps needs to come. The calling thread does it
+    alone unless a run has just ended, whose members may be awake.
     """
     if threads > 1:
         threads = min(threads, numba_threads())
@@ -126,6 +139,10 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None, beside_torc
         _alone()(walk, job)
         return True
     here = process
+    if brief and not beside_torch and here.rested():
+        _alone()(walk, job)
+        here.ended = time.perf_counter_ns()
+        return True
     here.turns.begin(threads)
     try:
         if beside_torch and not here.forked:
@@ -142,6 +159,7 @@ def fork_join(threads: int, walk: int, job: int, memory: Any = None, beside_torc
             return True
         finally:
             here.give(team)
+            here.ended = time.perf_counter_ns()
     finally:
         here.turns.end(threads)
 

@@ -117,6 +117,7 @@ class Plan(Generic[S]):
     values: dict[str, View]  # where each materialised value is (until the arena is reused)
     inputs: list[View]
     outputs: list[View]
+    threads_in_region: int = 1  # of a run by OpenMP's threads, which wait for each other
     places: dict[str, int] = field(default_factory=dict)  # arena buffer -> first element
     arena_size: int = 0  # elements
     scratch_size: int = 0  # elements per thread

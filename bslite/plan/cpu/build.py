@@ -19,7 +19,7 @@ from bslite.plan.cpu.on_tiles.split import in_one_part
 from bslite.plan.cpu.phases import images_of, in_phases
 from bslite.plan.cpu.scratch import apart, scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
-from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, worth_threads
+from bslite.plan.cpu.stacks import Stack, choose_stacks, shown, threads_worth
 from bslite.plan.cpu.step import CpuBuilder, CpuPlan, used_consts
 from bslite.plan.cpu.stored_cells import without_float32
 from bslite.plan.cpu.target import Cpu
@@ -80,10 +80,12 @@ def build_plan(
     copy_outputs(b, outputs)
     if not keep_values:
         without_float32(b, outputs)
+    threads, in_region = threads_worth(layers, spec, all_shapes, machine)
     plan = CpuPlan(
         model=spec.name,
         shapes=tuple(map(tuple, shapes)),
-        threads=machine.threads if worth_threads(layers, spec, all_shapes, machine) else 1,
+        threads=threads,
+        threads_in_region=in_region,
         steps=b.steps,
         buffers=b.buffers,
         consts=b.consts if keep_values else used_consts(b, outputs),

@@ -23,9 +23,10 @@ from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
 EXPOSED = 0.6  # share of the time for weights from beyond L2 that prefetching does not hide
-#: Cycles by which threads must shorten a run, for the parallel region, and for each layer. A region takes
-#: 5 us where threads still spin from the last call, 70 where they sleep, milliseconds where cores are busy.
-WAKING, MEETING = 100_000.0, 500.0
+#: Cycles by which threads must shorten a run: for one that a team may join, which does not hold it up where
+#: its members sleep; for a parallel region, which takes 5 us where threads still spin from the last call, 70
+#: where they sleep, milliseconds where cores are busy; and for each layer.
+JOINING, WAKING, MEETING = 25_000.0, 100_000.0, 500.0
 
 
 class Price(NamedTuple):
@@ -100,19 +101,23 @@ def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
     return 4.0 * sum(p.size for p in spec.params.values()) < 0.7 * machine.l3
 
 
-def worth_threads(layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine) -> bool:
-    """Whether threads shorten a run by more than it takes to wake them, its weights being in cache."""
+def threads_worth(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine
+) -> tuple[int, int]:
+    """The threads of a run that a team may join, and of one in a parallel region: all, or 1 where they do not
+    shorten it enough, its weights being in cache.
+    """
     if machine.threads == 1:
-        return False
+        return 1, 1
     alone = dataclasses.replace(machine, threads=1)
     in_l3 = weights_stay_in_l3(spec, machine)
     share = 1.0 - 1.0 / machine.threads
-    gain = -WAKING - MEETING * len(layers)
+    saved = -MEETING * len(layers)
     for layer in layers:
-        gain += share * price(layer, spec, shapes, alone, 1, in_l3).apart
-        if gain > 0:
-            return True
-    return False
+        saved += share * price(layer, spec, shapes, alone, 1, in_l3).apart
+        if saved > WAKING:
+            break
+    return tuple(machine.threads if saved > enough else 1 for enough in (JOINING, WAKING))
 
 
 def elements_alive(layers: Sequence[Layer], spec: ModelSpec, single: Shapes) -> list[int]:

@@ -9,9 +9,9 @@ LEAVES = 64  # of a tree at most whose splits have masks: a bit for each
 #: entries of a job know keep their places, of no steps; "walkers" counts the blocks of rows that threads have
 #: claimed, "left" is scratch memory, a word for each tree.
 FOREST = (
-    "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "targets",
-    "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block", "depth",
-    "finish", "transform", "rule", "base", "scores", "places",
+    "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "took",
+    "targets", "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block",
+    "depth", "finish", "transform", "rule", "base", "scores", "places",
     "splits", "columns", "column_starts", "used", "exits", "exit_starts", "left",
 )  # fmt: skip
 

@@ -5,6 +5,9 @@ the ticket in its own cell, then takes a place in the job, and walks. The leader
 every item of the job is done, and it takes the places that are left. A member may then still be on its way
 out, or have been taken off its core there. The leader does not wait for it, it tells the caller, who keeps
 the job's memory until the member's cell says otherwise.
+
+Members that sleep are woken where it is likely to be worth it: for a job that took, the last time, longer than
+a member takes to come, and where jobs follow each other so closely that the next one finds them awake.
 """
 
 import platform
@@ -12,19 +15,28 @@ import sys
 
 from llvmlite import ir
 from numba import njit, types
+from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.cache import cache_for
-from bslite.kernels.cpu.runtime.walk import call_walk, rewind
+from bslite.kernels.cpu.runtime.walk import TOOK, call_walk, clock, rewind
 from bslite.kernels.cpu.vector.atomic import LINE, compare_exchange, exchange, fetch_add, load_acquire, pause
 from bslite.kernels.cpu.vector.memory import load_int, store_int
 from bslite.kernels.cpu.vector.simd import I32, I64, i64, primitive
 
 #: Cells of a team, a cache line each; behind them the ticket that each member works for, or 0.
-WORD, JOB, WALK, SLEEPERS, STOP, MEMBERS = (i * LINE for i in range(6))
+#: ``WOKEN``, ``COMING``, ``ENDED``: ticks of the clock when members were woken last, that one took to come, and
+#: when the last job ended.
+WORD, JOB, WALK, SLEEPERS, STOP, WOKEN, COMING, ENDED, MEMBERS = (i * LINE for i in range(9))
 PLACES = 8  # bits of the word that count places; the ticket is above them
 MOST = (1 << PLACES) - 1
 SPINS = 8000  # pauses before a member sleeps: some hundred microseconds
 LEAVING = 400  # pauses that members have to leave a job
+CLOSELY = (
+    1 << 17
+)  # ticks between jobs that follow each other closely: some 50 microseconds, less than `SPINS`
+#: How much longer a job takes than a member to come, so that it is woken for this job alone.
+LONGER = 2
+FORGETS = 5  # a job for which none was woken takes a 32nd off what is known of their coming
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, of one process alone
 
@@ -81,22 +93,42 @@ def _serve(team, own):
             spins += 1
             pause()
         else:
+            lay_down = clock()
             fetch_add(team + SLEEPERS, 1)
             sleep_while(team, word)
             fetch_add(team + SLEEPERS, -1)
-            spins = 0
+            spins, woken = 0, load_acquire(team + WOKEN)
+            if woken > lay_down:
+                before = load_acquire(team + COMING)
+                took = clock() - woken
+                exchange(team + COMING, (before + took) // 2 if before else took)
+
+
+@register_jitable
+def _worth_waking(team, job, start):
+    """Whether to wake members for a job that begins at ``start``."""
+    took, coming = load_int(job + TOOK), load_acquire(team + COMING)
+    if took == 0 or took > LONGER * coming or start - load_int(team + ENDED) < CLOSELY:
+        return True
+    exchange(team + COMING, coming - (coming >> FORGETS))
+    return False
 
 
 def _lead(team, members, walk, job, helpers):
     """Runs a job with up to ``helpers`` members; returns its ticket if some may still be in it, else 0."""
+    start = clock()
     rewind(job)
     store_int(team + JOB, job)
     store_int(team + WALK, walk)
     ticket = (load_acquire(team) >> PLACES) + 1
     exchange(team, ticket << PLACES | helpers)
-    if fetch_add(team + SLEEPERS, 0) > 0:
+    if fetch_add(team + SLEEPERS, 0) > 0 and _worth_waking(team, job, start):
+        exchange(team + WOKEN, start)
         wake(team, helpers)
     call_walk(walk, job)
+    end = clock()
+    store_int(job + TOOK, end - start)
+    store_int(team + ENDED, end)
     exchange(team, ticket << PLACES)
     for _ in range(LEAVING):
         inside = False

@@ -25,8 +25,9 @@ from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
 JOB = (
     "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
-    "shares",
+    "shares", "took",
 )  # fmt: skip
+TOOK = 8 * JOB.index("took")  # ticks of the clock that the last run took
 EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
 
 call_walk = caller(1)
@@ -139,8 +140,10 @@ fork_join._cache = cache_for(_fork_join)
 
 
 def _alone(walk_address, job):
+    start = clock()
     rewind(job)
     call_walk(walk_address, job)
+    store_int(job + TOOK, clock() - start)
 
 
 alone = njit(nogil=True)(_alone)
