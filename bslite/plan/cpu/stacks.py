@@ -117,7 +117,8 @@ def threads_worth(
         saved += share * price(layer, spec, shapes, alone, 1, in_l3).apart
         if saved > WAKING:
             break
-    return tuple(machine.threads if saved > enough else 1 for enough in (JOINING, WAKING))
+    joined, in_region = (machine.threads if saved > enough else 1 for enough in (JOINING, WAKING))
+    return joined, in_region
 
 
 def elements_alive(layers: Sequence[Layer], spec: ModelSpec, single: Shapes) -> list[int]:

@@ -6,8 +6,8 @@ every item of the job is done, and it takes the places that are left. A member m
 out, or have been taken off its core there. The leader does not wait for it, it tells the caller, who keeps
 the job's memory until the member's cell says otherwise.
 
-Members that sleep are woken where it is likely to be worth it: for a job that took, the last time, longer than
-a member takes to come, and where jobs follow each other so closely that the next one finds them awake.
+Members that sleep are woken where it is likely to be worth it: for a job whose last run took longer than a
+member takes to come, and where jobs follow each other so closely that the next one finds them awake.
 """
 
 import platform
@@ -24,18 +24,15 @@ from bslite.kernels.cpu.vector.memory import load_int, store_int
 from bslite.kernels.cpu.vector.simd import I32, I64, i64, primitive
 
 #: Cells of a team, a cache line each; behind them the ticket that each member works for, or 0.
-#: ``WOKEN``, ``COMING``, ``ENDED``: ticks of the clock when members were woken last, that one took to come, and
-#: when the last job ended.
+#: ``WOKEN``: when members were woken last, in ticks of the clock; ``COMING``: how many one took to come then;
+#: ``ENDED``: when the last job ended.
 WORD, JOB, WALK, SLEEPERS, STOP, WOKEN, COMING, ENDED, MEMBERS = (i * LINE for i in range(9))
 PLACES = 8  # bits of the word that count places; the ticket is above them
 MOST = (1 << PLACES) - 1
 SPINS = 8000  # pauses before a member sleeps: some hundred microseconds
 LEAVING = 400  # pauses that members have to leave a job
-CLOSELY = (
-    1 << 17
-)  # ticks between jobs that follow each other closely: some 50 microseconds, less than `SPINS`
-#: How much longer a job takes than a member to come, so that it is woken for this job alone.
-LONGER = 2
+CLOSELY = 1 << 17  # ticks between jobs that follow each other closely: some 50 us, less than `SPINS`
+LONGER = 2  # how many times as long as a member needs to come a job takes for which it is woken
 FORGETS = 5  # a job for which none was woken takes a 32nd off what is known of their coming
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
 _WAIT, _WAKE = 128, 129  # FUTEX_WAIT and FUTEX_WAKE, of one process alone
