@@ -11,7 +11,7 @@ from support.process import printed
 
 from bslite.engines.cpu.team import Team
 from bslite.kernels.cpu.runtime.compile import Kernel
-from bslite.kernels.cpu.runtime.team import PLACES
+from bslite.kernels.cpu.runtime.team import COMING, ENDED, PLACES, SLEEPERS, WOKEN
 from bslite.kernels.cpu.runtime.walk import JOB
 from bslite.kernels.cpu.vector.atomic import fetch_add, load_acquire, wait_until
 
@@ -156,3 +156,66 @@ assert bslite.run(spec, x, threads=2).tobytes() == want
 print("the same")
 """
     assert printed(BEGINS + code).split("\n")[0] == "the same"
+
+
+def _counts(job: int) -> None:
+    fetch_add(job + WALKERS, 1)
+
+
+class Sleepers:
+    """A team of one that sleeps, whose member takes long to come as far as is known."""
+
+    def __init__(self) -> None:
+        self.team, self.walk = Team(1), Kernel(_counts, "test_counts", 1).address
+        self._cells = self.team._cells
+        self.set(COMING, 1 << 50)
+        self.rest()
+
+    def set(self, cell: int, value: int) -> None:
+        self._cells[cell // 8] = value
+
+    def get(self, cell: int) -> int:
+        return int(self._cells[cell // 8])
+
+    def rest(self) -> None:
+        while not self.get(SLEEPERS):
+            time.sleep(0.01)
+        time.sleep(0.01)
+        self.set(ENDED, 0)  # long ago
+
+    def wakes(self, took: int) -> bool:
+        """Whether a job wakes the member that took so many ticks the last time."""
+        cells, before = job(), self.get(WOKEN)
+        cells[JOB.index("took")] = took
+        ticket = self.team.run(1, self.walk, cells.ctypes.data)
+        while ticket and self.team.works(ticket):
+            time.sleep(0.001)
+        assert cells[JOB.index("took")] > 0
+        return self.get(WOKEN) != before
+
+
+def test_a_member_is_not_woken_for_less_than_it_takes_to_come() -> None:
+    sleepers = Sleepers()
+    assert not sleepers.wakes(1 << 40)
+    assert sleepers.get(COMING) < 1 << 50, "it would never be tried again"
+    sleepers.rest()
+    assert sleepers.wakes(1 << 52)
+    sleepers.team.dissolve()
+
+
+def test_a_member_is_woken_for_a_job_that_nothing_is_known_of() -> None:
+    sleepers = Sleepers()
+    assert sleepers.wakes(0)
+    sleepers.rest()
+    assert sleepers.get(COMING) < 1 << 50, "how long it took to come counts"
+    sleepers.team.dissolve()
+
+
+def test_a_member_is_woken_where_jobs_follow_each_other_closely() -> None:
+    sleepers = Sleepers()
+    for _ in range(1000):  # the system may take the caller off its core between two of them
+        if sleepers.wakes(1):
+            break
+    else:
+        pytest.fail("it was not woken")
+    sleepers.team.dissolve()

@@ -157,10 +157,35 @@ def test_streams_have_cores_of_one_node(
     assert places(streams, threads, tmp_path) == wanted
 
 
+@pytest.mark.parametrize(
+    ("brief", "rested", "joins"), [(True, True, False), (True, False, True), (False, True, True)]
+)
+def test_brief_jobs_have_a_team_only_where_it_may_be_awake(
+    monkeypatch: pytest.MonkeyPatch, brief: bool, rested: bool, joins: bool
+) -> None:
+    here, taken = Process(forked=True), list[int]()
+    take = here.take
+    monkeypatch.setattr(here, "take", lambda members: taken.append(members) or take(members))
+    monkeypatch.setattr(here, "rested", lambda: rested)
+    monkeypatch.setattr(turns, "process", here)
+    monkeypatch.setattr(turns, "numba_threads", lambda: 2)
+    cells = np.zeros(len(JOB), np.int64)
+    turns.fork_join(2, Kernel(_counts, "test_brief", 1).address, cells.ctypes.data, brief=brief)
+    assert cells[JOB.index("walkers")] >= 1
+    assert cells[JOB.index("took")] > 0
+    assert bool(taken) is joins
+    assert here.ended > 0, "the next one may find members awake"
+    here.end()
+
+
 def test_too_few_cores_to_bind_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine(tmp_path, monkeypatch, [[(0, 1), (2, 3)]])
     with pytest.raises(EngineError, match=r"2 stream\(s\) of 2 thread\(s\) need 4 cores .* has 2"):
         places(2, 2, tmp_path)
+
+
+def _counts(job: int) -> None:
+    fetch_add(job + WALKERS, 1)
 
 
 def _four_meet(job: int) -> None:

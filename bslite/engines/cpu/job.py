@@ -10,8 +10,8 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.turns import fork_join
 
 Ints = npt.NDArray[np.int64]
-#: Ticks of a job that is over before a thread that sleeps could help: some 100 microseconds. Systems take 50
-#: to 500 to wake one.
+#: Ticks of a job, of all its threads together, that is over before a thread that sleeps could help: some 100
+#: microseconds. Systems take 50 to 500 to wake one.
 BRIEF = 1 << 18
 
 

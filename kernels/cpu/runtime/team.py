@@ -6,8 +6,9 @@ every item of the job is done, and it takes the places that are left. A member m
 out, or have been taken off its core there. The leader does not wait for it, it tells the caller, who keeps
 the job's memory until the member's cell says otherwise.
 
-Members that sleep are woken where it is likely to be worth it: for a job whose last run took longer than a
-member takes to come, and where jobs follow each other so closely that the next one finds them awake.
+Members that sleep are woken where it is likely to be worth it: for a job whose last run took its walkers,
+together, longer than a member takes to come, and where jobs follow each other so closely that the next one
+finds them awake.
 """
 
 import platform
@@ -18,7 +19,7 @@ from numba import njit, types
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.cache import cache_for
-from bslite.kernels.cpu.runtime.walk import TOOK, call_walk, clock, rewind
+from bslite.kernels.cpu.runtime.walk import TOOK, WALKERS, call_walk, clock, rewind
 from bslite.kernels.cpu.vector.atomic import LINE, compare_exchange, exchange, fetch_add, load_acquire, pause
 from bslite.kernels.cpu.vector.memory import load_int, store_int
 from bslite.kernels.cpu.vector.simd import I32, I64, i64, primitive
@@ -124,7 +125,7 @@ def _lead(team, members, walk, job, helpers):
         wake(team, helpers)
     call_walk(walk, job)
     end = clock()
-    store_int(job + TOOK, end - start)
+    store_int(job + TOOK, (end - start) * load_int(job + WALKERS))
     store_int(team + ENDED, end)
     exchange(team, ticket << PLACES)
     for _ in range(LEAVING):

@@ -27,7 +27,7 @@ JOB = (
     "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
     "shares", "took",
 )  # fmt: skip
-TOOK = 8 * JOB.index("took")  # ticks of the clock that the last run took
+WALKERS, TOOK = 8 * JOB.index("walkers"), 8 * JOB.index("took")
 EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
 
 call_walk = caller(1)
@@ -143,7 +143,7 @@ def _alone(walk_address, job):
     start = clock()
     rewind(job)
     call_walk(walk_address, job)
-    store_int(job + TOOK, clock() - start)
+    store_int(job + TOOK, clock() - start)  # ticks of all walkers together, of which there was one
 
 
 alone = njit(nogil=True)(_alone)
