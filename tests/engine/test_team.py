@@ -219,3 +219,16 @@ def test_a_member_is_woken_where_jobs_follow_each_other_closely() -> None:
     else:
         pytest.fail("it was not woken")
     sleepers.team.dissolve()
+
+
+def test_members_outlive_a_team_that_nobody_has() -> None:
+    """They write to its cells until they have gone, which are not freed before."""
+    team, walk = Team(1), Kernel(_counts, "test_counts", 1).address
+    cells = job()
+    while ticket := team.run(1, walk, cells.ctypes.data):
+        while team.works(ticket):
+            time.sleep(0.001)
+    threads = team._threads
+    team.run(1, walk, cells.ctypes.data)  # so that it spins
+    del team
+    assert not any(thread.is_alive() for thread in threads)

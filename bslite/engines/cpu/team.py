@@ -2,6 +2,8 @@
 
 import threading
 import warnings
+import weakref
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,7 @@ class Team:
         self._tickets = self._cells[first::step]
         self._address, self.members, self.asked = self._cells.ctypes.data, members, members
         self.cores = cores
-        self._lead, self._stop, self._most = team.lead, team.stop, team.MOST
+        self._lead, self._most = team.lead, team.MOST
         self._held: list[tuple[int, Any]] = []
         own = [self._address + team.MEMBERS + i * LINE for i in range(members)]
         self._threads = [
@@ -39,6 +41,8 @@ class Team:
                 warnings.warn(f"bslite runs {i + 1} of {members + 1} threads: {e}", UserWarning, stacklevel=2)
                 self._threads, self.members = self._threads[:i], i
                 break
+        kept = self._cells, self._held
+        self._end = weakref.finalize(self, _send_home, team.stop, self.members, self._threads, kept)
 
     def run(self, helpers: int, walk: int, job: int) -> int:
         """Run a job, by the addresses of its walker and its cells, with up to ``helpers`` members.
@@ -53,16 +57,25 @@ class Team:
 
     def hold(self, ticket: int, memory: Any) -> None:
         """Keep what a job uses until no member works for its ticket."""
-        self._held = [(t, kept) for t, kept in self._held if self.works(t)]
+        self._held[:] = [(t, kept) for t, kept in self._held if self.works(t)]
         self._held.append((ticket, memory))
 
     def dissolve(self) -> None:
-        """Send the members home, and wait for them a little: one may be off its core, with this in use."""
-        self._stop(self._address, self.members)
-        for thread in self._threads:
-            thread.join(1.0)
-        if any(thread.is_alive() for thread in self._threads):
-            _LINGERING.append(self)
+        """Send the members home, as is done where nobody has the team any more."""
+        self._end()
 
 
-_LINGERING: list[Team] = []  # dissolved, but for a member that has not seen it yet
+def _send_home(
+    stop: Callable[[int, int], None], members: int, threads: Sequence[threading.Thread], kept: Any
+) -> None:
+    """Send the members of a team home, and wait for them a little: one may be off its core, with the memory
+    that is ``kept`` in use. The first of it are the team's cells.
+    """
+    stop(kept[0].ctypes.data, members)
+    for thread in threads:
+        thread.join(1.0)
+    if any(thread.is_alive() for thread in threads):
+        _LINGERING.append(kept)
+
+
+_LINGERING: list[Any] = []  # memory of teams that were sent home, but for a member that has not seen it yet
