@@ -52,6 +52,15 @@ def test_planning_the_longest_network_takes_three_million_calls(batch: int) -> N
     assert pstats.Stats(profile).total_calls < 3_000_000  # type: ignore[attr-defined]
 
 
+def test_threads_that_may_sleep_want_more_work_than_a_team() -> None:
+    """As models grow, a team may join first, then a parallel region, which waits for all of its threads."""
+    g = Graph()
+    spec = g.build(g("tanh", "y", g.input("x", ("N", 1024), (1, 1024))))
+    plans = [build_plan(spec, [(rows, 1024)], Machine(threads=2)) for rows in (1, 150, 1000)]
+    assert [(p.threads, p.threads_in_region) for p in plans] == [(1, 1), (2, 1), (2, 2)]
+    assert build_plan(spec, [(1000, 1024)], Machine(threads=1)).threads == 1
+
+
 @pytest.mark.parametrize("arch", ["densenet121", "inception_v3", "googlenet", "squeezenet1_1"])
 def test_concat_copies_nothing(arch: str) -> None:
     copies = [step.layers for step in plan_of(arch).steps if step.kernel == "copy"]
