@@ -10,9 +10,9 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.turns import fork_join
 
 Ints = npt.NDArray[np.int64]
-#: Ticks of a job, of all its threads together, that is over before a thread that sleeps could help: some 100
-#: microseconds. Systems take 50 to 500 to wake one.
-BRIEF = 1 << 18
+#: Nanoseconds of a job, of all its threads together, that is over before a thread that sleeps could help:
+#: systems take 50,000 to 500,000 to wake one.
+BRIEF = 100_000
 
 
 class Job:

@@ -19,20 +19,21 @@ from numba import njit, types
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.cache import cache_for
-from bslite.kernels.cpu.runtime.walk import TOOK, WALKERS, call_walk, clock, rewind
+from bslite.kernels.cpu.runtime.clocks import nanoseconds
+from bslite.kernels.cpu.runtime.walk import TOOK, WALKERS, call_walk, rewind
 from bslite.kernels.cpu.vector.atomic import LINE, compare_exchange, exchange, fetch_add, load_acquire, pause
 from bslite.kernels.cpu.vector.memory import load_int, store_int
 from bslite.kernels.cpu.vector.simd import I32, I64, i64, primitive
 
 #: Cells of a team, a cache line each; behind them the ticket that each member works for, or 0.
-#: ``WOKEN``: when members were woken last, in ticks of the clock; ``COMING``: how many one took to come then;
-#: ``ENDED``: when the last job ended.
+#: ``WOKEN``: when members were woken last; ``COMING``: how long one took to come then; ``ENDED``: when the
+#: last job ended. All in nanoseconds.
 WORD, JOB, WALK, SLEEPERS, STOP, WOKEN, COMING, ENDED, MEMBERS = (i * LINE for i in range(9))
 PLACES = 8  # bits of the word that count places; the ticket is above them
 MOST = (1 << PLACES) - 1
 SPINS = 8000  # pauses before a member sleeps: some hundred microseconds
 LEAVING = 400  # pauses that members have to leave a job
-CLOSELY = 1 << 17  # ticks between jobs that follow each other closely: some 50 us, less than `SPINS`
+CLOSELY = 50_000  # nanoseconds between jobs that follow each other closely: less than `SPINS` take
 LONGER = 2  # how many times as long as a member needs to come a job takes for which it is woken
 FORGETS = 5  # a job for which none was woken takes a 32nd off what is known of their coming
 _FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
@@ -91,14 +92,14 @@ def _serve(team, own):
             spins += 1
             pause()
         else:
-            lay_down = clock()
+            lay_down = nanoseconds()
             fetch_add(team + SLEEPERS, 1)
             sleep_while(team, word)
             fetch_add(team + SLEEPERS, -1)
             spins, woken = 0, load_acquire(team + WOKEN)
             if woken > lay_down:
                 before = load_acquire(team + COMING)
-                took = clock() - woken
+                took = nanoseconds() - woken
                 exchange(team + COMING, (before + took) // 2 if before else took)
 
 
@@ -114,7 +115,7 @@ def _worth_waking(team, job, start):
 
 def _lead(team, members, walk, job, helpers):
     """Runs a job with up to ``helpers`` members; returns its ticket if some may still be in it, else 0."""
-    start = clock()
+    start = nanoseconds()
     rewind(job)
     store_int(team + JOB, job)
     store_int(team + WALK, walk)
@@ -124,7 +125,7 @@ def _lead(team, members, walk, job, helpers):
         exchange(team + WOKEN, start)
         wake(team, helpers)
     call_walk(walk, job)
-    end = clock()
+    end = nanoseconds()
     store_int(job + TOOK, (end - start) * load_int(job + WALKERS))
     store_int(team + ENDED, end)
     exchange(team, ticket << PLACES)

@@ -11,33 +11,25 @@ items of its own share first, then those of the others. The first share is the t
 so a thread mostly reads what it wrote, from its own L2 (docs/decisions/005).
 """
 
-from llvmlite import ir
 from numba import njit, prange
-from numba.core import cgutils
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.runtime.apart import PLACE, keep_apart, note
 from bslite.kernels.cpu.runtime.cache import cache_for
+from bslite.kernels.cpu.runtime.clocks import clock, nanoseconds
 from bslite.kernels.cpu.runtime.compile import CELLS, Kernel, call_item, caller
 from bslite.kernels.cpu.vector.atomic import LINE, fetch_add, load_acquire, nap, spin_until
 from bslite.kernels.cpu.vector.memory import load_int, store_int
-from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
 JOB = (
     "program", "steps", "bases", "counters", "scratch", "scratch_bytes", "walkers", "trace", "traced",
     "shares", "took",
 )  # fmt: skip
+#: ``took``: nanoseconds that the last run took, times its walkers.
 WALKERS, TOOK = 8 * JOB.index("walkers"), 8 * JOB.index("took")
 EVENT = ("step", "item", "walker", "start", "stop")  # int64 each, the last two in ticks of the clock
 
 call_walk = caller(1)
-
-
-@primitive(i64)
-def clock(builder):
-    """Ticks of a steady counter; the caller measures their rate."""
-    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(I64, []), "llvm.readcyclecounter")
-    return builder.call(fn, [])
 
 
 def counter_bytes(steps: int, shares: int) -> int:
@@ -140,10 +132,10 @@ fork_join._cache = cache_for(_fork_join)
 
 
 def _alone(walk_address, job):
-    start = clock()
+    start = nanoseconds()
     rewind(job)
     call_walk(walk_address, job)
-    store_int(job + TOOK, clock() - start)  # ticks of all walkers together, of which there was one
+    store_int(job + TOOK, nanoseconds() - start)
 
 
 alone = njit(nogil=True)(_alone)
