@@ -10,8 +10,8 @@ from bslite.engines.cpu.constants import aligned
 from bslite.engines.cpu.turns import fork_join
 
 Ints = npt.NDArray[np.int64]
-#: Nanoseconds of a job, of all its threads together, that is over before a thread that sleeps could help: to
-#: wake one took 70,000 on one machine, more than 500,000 on another.
+#: Nanoseconds of a job, of all its threads together, that is over before a thread that sleeps could help: a
+#: region of sleeping threads took 70,000 on one machine, a member more than 500,000 to come on another.
 BRIEF = 100_000
 
 
