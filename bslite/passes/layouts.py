@@ -2,10 +2,11 @@
 
 Values of rank 3 and 5 have them there if convolutions and pools work on them, else at the last axis, as
 features and tokens do. Values of rank 4 are images, or rows: heads of an attention, windows of tokens. The
-ops around a value decide.
+ops around a value decide. What no op on images has made or takes needs no order of its axes; it keeps that of
+the model's input, as its results are row-major, too.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from bslite.ops import Kind, Shape
 from bslite.spec import ModelSpec
@@ -26,9 +27,8 @@ SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn"
 #: Ops that work on images, whose channels are axis 1.
 IMAGES = frozenset(
     ("conv2d", "int_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
-     "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "batch_norm", "group_norm",
-     "batch_stats", "batch_sums", "batch_norm_grad", "scale_shift", "max_pool_places",
-     "pool_grad", "lrn", "prelu")
+     "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "group_norm",
+     "batch_stats", "batch_sums", "batch_norm_grad", "max_pool_places", "pool_grad", "lrn")
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
 ROWS = frozenset(
@@ -39,17 +39,20 @@ ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 PAIR = 2  # the last axis of complex numbers
 
 
-def channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
+def channels_second(
+    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str] = ()
+) -> frozenset[str]:
     """The values of rank 3 to 5 whose channels are axis 1.
 
     Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
-    rank 4: all but those so joined to ops on rows, or to rows of pairs, and to none on images. Found once for
-    sizes that are alike: only ranks and rows of pairs have a say in it.
+    rank 4: those so joined to ops on images, or to the inputs that ``lie_so`` in memory; of all others those
+    that depend on one, unless they are joined to ops on rows, or to rows of pairs. Found once for sizes that
+    are alike: only ranks and rows of pairs have a say in it.
     """
-    alike = tuple(-PAIR if _pairs(shape) else len(shape) for shape in shapes.values())
-    known: dict[Shape, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
+    alike = tuple(-PAIR if _pairs(shape) else len(shape) for shape in shapes.values()), frozenset(lie_so)
+    known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
-        known[alike] = _channels_second(spec, shapes)
+        known[alike] = _channels_second(spec, shapes, lie_so)
     return known[alike]
 
 
@@ -58,9 +61,12 @@ def _pairs(shape: Shape) -> bool:
     return len(shape) == 4 and shape[-1] == PAIR
 
 
-def _channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[str]:
+def _channels_second(
+    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str]
+) -> frozenset[str]:
     windows: set[str] = set()
-    images: set[str] = set()
+    images = set(lie_so)
+    below = set(lie_so)
     rows: set[str] = set()
     linked: dict[str, set[str]] = {}
     for node in spec.nodes:
@@ -72,17 +78,19 @@ def _channels_second(spec: ModelSpec, shapes: Mapping[str, Shape]) -> frozenset[
             windows.update(n for n in names if len(shapes[n]) != 4)
         if op in IMAGES:
             images.update(four)
+            below.add(node.name)
         elif op in ROWS or (op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
             rows.update(four)
         rows.update(n for n in four if _pairs(shapes[n]))
+        if not below.isdisjoint(read):
+            below.add(node.name)
         if op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
             rank = len(shapes.get(node.name, ()))
             for name in (n for n in names if len(shapes[n]) == rank and n != node.name):
                 linked.setdefault(name, set()).add(node.name)
                 linked.setdefault(node.name, set()).add(name)
-    rest = _joined(rows, linked) - _joined(images, linked)
-    whole = {n for n, shape in shapes.items() if len(shape) == 4}
-    return frozenset(_joined(windows, linked) | whole - rest)
+    below = {name for name in below if len(shapes[name]) == 4}
+    return frozenset(_joined(windows | images, linked) | below - _joined(rows, linked))
 
 
 def _joined(found: set[str], linked: Mapping[str, set[str]]) -> set[str]:

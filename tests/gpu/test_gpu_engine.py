@@ -93,8 +93,8 @@ def test_plan_prints() -> None:
 
     spec = chain("relu", "sigmoid", shape=(2, 16, 8, 8))
     plan = build_plan(spec, [(2, 16, 8, 8)], GpuMachine())
-    assert "transpose" in str(plan)
-    assert "blocks of 32x8" in str(plan)
+    assert "relu0 + sigmoid1" in str(plan)
+    assert "32 blocks of 64" in str(plan)
 
 
 def test_copies_beyond_32_bits() -> None:

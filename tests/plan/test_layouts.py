@@ -47,7 +47,7 @@ def test_heads_of_an_attention_lie_in_rows() -> None:
         turned = g("mul", f"sin{i}", g("concat", f"turned{i}", high, low, axis=3), table)
         heads[i] = g("add", f"rotated{i}", g("mul", f"cos{i}", heads[i], table), turned)
     spec = g.build(g("attention", "attention", *heads, scale=0.25))
-    assert second(spec) == {"split0", "split1", "split2"}  # views
+    assert not second(spec)
     shapes = [(2, 10, 96), (1, 1, 10, 16)]
     assert "transpose" not in {s.kernel for s in build_plan(spec, shapes, detect(2)).steps}
     check(spec, *(noise(*shape) for shape in shapes))
@@ -186,3 +186,38 @@ def test_images_with_zeros_around_them_become_tokens(
     assert all(step.record.run >= 16 for step in moved if step.kernel == "copy")
     assert plan.values["tokens"].buffer == place
     check(spec, noise(2, 8, 10, 7))
+
+
+def test_what_no_image_is_joined_to_keeps_the_order_of_the_input() -> None:
+    """Nothing is turned: the last step writes the caller's array, which is row-major."""
+    g = Graph()
+    x = g.input("x", ("N", 6, 5, 8), (2, 6, 5, 8))
+    numbers = {"weight": noise(6), "bias": noise(6), "running_mean": noise(6), "running_var": noise(6) ** 2}
+    norm = g("silu", "silu", g("batch_norm", "norm", x, **numbers))
+    padded = g("pad", "pad", norm, pads=(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect")
+    spec = g.build(g("concat", "out", padded, g("tanh", "tanh", padded), axis=1))
+    assert not second(spec)
+    plan = build_plan(simplify(spec), [(2, 6, 5, 8)], detect(2))
+    assert {s.kernel for s in plan.steps} <= {"elementwise", "copy", "stack"}
+    assert "outputs" not in [name for s in plan.steps for name in s.layers]
+    check(spec, noise(2, 6, 5, 8))
+
+
+def test_an_input_with_its_channels_last_is_an_image() -> None:
+    g = Graph()
+    x = g.input("x", ("N", 6, 5, 8), (2, 6, 5, 8))
+    spec = g.build(g("tanh", "out", g("mul", "twice", x, x)))
+    lies = ((240, 1, 48, 6),)
+    assert build_plan(spec, [(2, 6, 5, 8)], detect(2), input_strides=lies).values["out"].strides[1] == 1
+    check(spec, noise(2, 5, 8, 6).transpose(0, 3, 1, 2))
+
+
+def test_a_map_of_one_channel_is_written_in_place() -> None:
+    g = Graph()
+    conv = g(
+        "conv2d", "conv", g.input("x", ("N", 6, 5, 8), (2, 6, 5, 8)), weight=noise(1, 6, 3, 3), padding=1
+    )
+    spec = g.build(g("sigmoid", "out", conv))
+    steps = build_plan(simplify(spec), [(2, 6, 5, 8)], detect(2)).steps
+    assert "outputs" not in [name for s in steps for name in s.layers]
+    check(spec, noise(2, 6, 5, 8))

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from bslite.ops import Shape
 from bslite.passes import Layer
+from bslite.plan.core import views
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import Buffer, View, contiguous, size_of
-from bslite.spec import Node
+from bslite.spec import ModelSpec, Node
 
 
 def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape] | None) -> None:
@@ -16,6 +17,14 @@ def place_inputs(b: AnyBuilder, shapes: Sequence[Shape], strides: Sequence[Shape
         buffer = Buffer(f"input{i}", size_of(shape), "input")
         b.buffers[buffer.name] = buffer
         b.values[declared.name] = View(buffer.name, 0, tuple(shape), tuple(stride))
+
+
+def lie_as_images(
+    spec: ModelSpec, shapes: Sequence[Shape], strides: Sequence[Shape] | None
+) -> frozenset[str]:
+    """The inputs that have their channels last in memory."""
+    given = zip(spec.inputs, shapes, strides or map(contiguous, shapes), strict=True)
+    return frozenset(declared.name for declared, shape, lies in given if views.channels_last(shape, lies))
 
 
 def place_outputs(
@@ -31,14 +40,15 @@ def place_outputs(
         shape = b.shapes[name]
         buffer = Buffer(f"output{i}", size_of(shape), "output")
         b.buffers[buffer.name] = buffer
+        image = len(shape) == 4 and b.inner(name) == 1
         permuted = name in made_by and len(shape) == 4 and made_by[name].node.op == "permute"
-        images = channels_last and len(shape) == 4 and b.inner(name) == 1 and not permuted
+        images = channels_last and image and not permuted
         lies = (shape[0], *shape[2:], shape[1]) if images else shape
         view = View(buffer.name, 0, lies, contiguous(lies))
         outputs.append(view.permute((0, 3, 1, 2)) if images else view)
         if permuted:
             direct.setdefault(*_before(made_by[name].node, outputs[-1]))
-        elif name in made_by and shape and (images or len(shape) != 4):
+        elif name in made_by and shape and (images or not image or shape[1] == 1):
             direct.setdefault(name, outputs[-1])
     return outputs, direct
 

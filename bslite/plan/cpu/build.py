@@ -10,7 +10,7 @@ from bslite.passes import Layer, by_level, fuse, most_alive
 from bslite.passes.layouts import channels_second
 from bslite.plan.core.bands import Crop
 from bslite.plan.core.concats import place_concats
-from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
+from bslite.plan.core.ends import copy_outputs, lie_as_images, place_inputs, place_outputs
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
@@ -63,8 +63,8 @@ def build_plan(
         stacks = [Stack(*run) for run in runs]
     elif not whole:
         stacks = choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
+    second = channels_second(spec, all_shapes, lie_as_images(spec, shapes, input_strides))
     if tuning.chains:
-        second = channels_second(spec, all_shapes)
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes, second)
     if not stacks and not layerwise:
         layers = _in_order(layers, all_shapes, machine)
@@ -72,7 +72,7 @@ def build_plan(
     places = place_concats(shown(layers, stacks, spec.outputs), all_shapes)
     halos = halo_needs(layers, places, spec, crop)
     target = Cpu(machine, dataclasses.replace(tuning, chains=tuning.chains and not whole))
-    b = CpuBuilder(spec, all_shapes, target, places, halos, crop, layerwise=whole)
+    b = CpuBuilder(spec, all_shapes, target, places, halos, crop, second, layerwise=whole)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)

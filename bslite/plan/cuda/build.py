@@ -6,8 +6,9 @@ from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
 from bslite.ops import Shape
 from bslite.passes import fuse
+from bslite.passes.layouts import channels_second
 from bslite.plan.core.concats import place_concats
-from bslite.plan.core.ends import copy_outputs, place_inputs, place_outputs
+from bslite.plan.core.ends import copy_outputs, lie_as_images, place_inputs, place_outputs
 from bslite.plan.core.lowering import CUDA
 from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cuda.gemm.prologues import choose_prologues
@@ -47,7 +48,9 @@ def build_plan(
         raise EngineError(f"the GPU engine has no kernel for {', '.join(missing)} (model {spec.name!r})")
     layers = fuse(spec, enabled=not layerwise)
     target = Gpu(machine, tuning or Tuning())
-    b = CudaBuilder(spec, all_shapes, target, place_concats(layers, all_shapes), layerwise=layerwise)
+    second = channels_second(spec, all_shapes, lie_as_images(spec, shapes, input_strides))
+    places = place_concats(layers, all_shapes)
+    b = CudaBuilder(spec, all_shapes, target, places, second=second, layerwise=layerwise)
     place_inputs(b, shapes, input_strides)
     outputs, direct = place_outputs(b, layers, channels_last)
     b.write_outputs_to(direct)
