@@ -9,8 +9,10 @@ the model's input, as its results are row-major, too.
 from collections.abc import Collection, Mapping
 
 from bslite.ops import Kind, Shape
-from bslite.spec import ModelSpec
+from bslite.spec import ModelSpec, Node
 
+#: Pools of images.
+POOLS = ("max_pool2d", "avg_pool2d", "adaptive_max_pool2d", "adaptive_avg_pool2d")
 #: Ops on signals and volumes: windows move along the axes after the channels.
 WINDOWS = frozenset(
     f"{family}{axes}d"
@@ -26,9 +28,9 @@ SAME_AXES = frozenset(("concat", "pad", "slice", "upsample", "group_norm", "lrn"
 
 #: Ops that work on images, whose channels are axis 1.
 IMAGES = frozenset(
-    ("conv2d", "int_conv2d", "conv_transpose2d", "max_pool2d", "avg_pool2d", "adaptive_max_pool2d",
-     "adaptive_avg_pool2d", "upsample", "resize", "grid_sample", "fold", "unfold", "group_norm",
-     "batch_stats", "batch_sums", "batch_norm_grad", "max_pool_places", "pool_grad", "lrn")
+    (*POOLS, "conv2d", "int_conv2d", "conv_transpose2d", "upsample", "resize", "grid_sample", "fold",
+     "unfold", "group_norm", "batch_stats", "batch_sums", "batch_norm_grad", "max_pool_places", "pool_grad",
+     "lrn")
 )  # fmt: skip
 #: Ops that work on rows, along the last axis; those of the second line if that is their axis.
 ROWS = frozenset(
@@ -40,19 +42,20 @@ PAIR = 2  # the last axis of complex numbers
 
 
 def channels_second(
-    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str] = ()
+    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str] = (), lanes: int = 0
 ) -> frozenset[str]:
     """The values of rank 3 to 5 whose channels are axis 1.
 
     Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
     rank 4: those so joined to ops on images, or to the inputs that ``lie_so`` in memory; of all others those
-    that depend on one, unless they are joined to ops on rows, or to rows of pairs. Found once for sizes that
-    are alike: only ranks and rows of pairs have a say in it.
+    that depend on one, unless they are joined to ops on rows, or to rows of pairs. ``lanes``: of a target's
+    registers, if it pools planes, too. Found once for sizes that are alike.
     """
-    alike = tuple(-PAIR if _pairs(shape) else len(shape) for shape in shapes.values()), frozenset(lie_so)
+    sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
+    alike = sizes, frozenset(lie_so), bool(lanes)
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
-        known[alike] = _channels_second(spec, shapes, lie_so)
+        known[alike] = _channels_second(spec, shapes, lie_so, lanes)
     return known[alike]
 
 
@@ -61,36 +64,68 @@ def _pairs(shape: Shape) -> bool:
     return len(shape) == 4 and shape[-1] == PAIR
 
 
+def _few(shape: Shape, lanes: int) -> bool:
+    """Whether a value of rank 4 has so few channels that most lanes of a register of them would be idle."""
+    return len(shape) == 4 and 2 * shape[1] < lanes
+
+
 def _channels_second(
-    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str]
+    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str], lanes: int
 ) -> frozenset[str]:
+    linked = _links(spec, shapes)
+    planes = _planes(spec, shapes, linked, lanes) if lanes else frozenset()
     windows: set[str] = set()
     images = set(lie_so)
     below = set(lie_so)
     rows: set[str] = set()
-    linked: dict[str, set[str]] = {}
     for node in spec.nodes:
-        op = node.declaration.plain
-        read = node.inputs[: len(node.inputs) - len(node.given)]
-        names = [n for n in (*read, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
+        op, names = node.declaration.plain, _values(node, shapes)
         four = [n for n in names if len(shapes[n]) == 4]
         if op in WINDOWS or op == "upsample":
             windows.update(n for n in names if len(shapes[n]) != 4)
-        if op in IMAGES:
+        if op in IMAGES and node.name not in planes:
             images.update(four)
             below.add(node.name)
         elif op in ROWS or (op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
             rows.update(four)
         rows.update(n for n in four if _pairs(shapes[n]))
-        if not below.isdisjoint(read):
+        if not below.isdisjoint(node.inputs):
             below.add(node.name)
-        if op in SAME_AXES or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
+    below = {name for name in below if len(shapes[name]) == 4}
+    return frozenset(_joined(windows | images, linked) | below - _joined(rows, linked))
+
+
+def _values(node: Node, shapes: Mapping[str, Shape]) -> list[str]:
+    """The values of rank 3 to 5 that a node reads, but for weights that are values, and its own."""
+    read = node.inputs[: len(node.inputs) - len(node.given)]
+    return [n for n in (*read, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
+
+
+def _links(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, set[str]]:
+    """The values whose axes lie as each one's do: what a node of one rank keeps in place."""
+    linked: dict[str, set[str]] = {}
+    for node in spec.nodes:
+        op = node.declaration.plain
+        if op in SAME_AXES or op in POOLS or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
             rank = len(shapes.get(node.name, ()))
+            names = _values(node, shapes)
             for name in (n for n in names if len(shapes[n]) == rank and n != node.name):
                 linked.setdefault(name, set()).add(node.name)
                 linked.setdefault(node.name, set()).add(name)
-    below = {name for name in below if len(shapes[name]) == 4}
-    return frozenset(_joined(windows | images, linked) | below - _joined(rows, linked))
+    return linked
+
+
+def _planes(
+    spec: ModelSpec, shapes: Mapping[str, Shape], linked: Mapping[str, set[str]], lanes: int
+) -> frozenset[str]:
+    """The pools that are best taken plane by plane, if no image is joined to them: those of few channels, and
+    those of one sliding window only, for which it does not pay to turn images there and back.
+    """
+    pools = {node.name: node.op for node in spec.nodes if node.op in POOLS}
+    sliding = {name for name, op in pools.items() if not op.startswith("adaptive")}
+    return frozenset(
+        name for name in pools if _few(shapes[name], lanes) or len(_joined({name}, linked) & sliding) < 2
+    )
 
 
 def _joined(found: set[str], linked: Mapping[str, set[str]]) -> set[str]:

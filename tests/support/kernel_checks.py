@@ -38,6 +38,11 @@ def check(spec: ModelSpec, *inputs: Array, factor: float = 4.0) -> Array:
     return got
 
 
+def pixels(x: Array) -> Array:
+    """The image with its channels last in memory."""
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+
+
 def check_in_every_layout(add: Callable[[Graph, str], str], x: Array) -> None:
     """An op of one image ``x`` that keeps the number of channels, wherever its input and output may lie.
 
@@ -52,7 +57,7 @@ def check_in_every_layout(add: Callable[[Graph, str], str], x: Array) -> None:
 
     plain = model(add, *x.shape)
     check(plain, x)
-    check(plain, np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
+    check(plain, pixels(x))
 
     wide = noise(n, c + 5, h, w, seed=1)
     wide[:, 2 : 2 + c] = x

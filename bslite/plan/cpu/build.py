@@ -63,7 +63,7 @@ def build_plan(
         stacks = [Stack(*run) for run in runs]
     elif not whole:
         stacks = choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
-    second = channels_second(spec, all_shapes, lie_as_images(spec, shapes, input_strides))
+    second = channels_second(spec, all_shapes, lie_as_images(spec, shapes, input_strides), machine.lanes)
     if tuning.chains:
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes, second)
     if not stacks and not layerwise:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from bslite.arithmetic import Precision
 from bslite.kernels.contracts.cpu.tiles import PARTS
 from bslite.machine import TILE_FLOPS, Machine
-from bslite.ops import Shape
+from bslite.ops import Kind, Shape
 from bslite.spec import Node
 
 #: What the lowerings put on tiles, where both sides of a matrix are at least ``LEAST``.
@@ -39,8 +39,10 @@ def rounds(machine: Machine, precision: Precision) -> bool:
 
 def arithmetic_cycles(flops: float, node: Node, params: Mapping[str, Shape], machine: Machine) -> float:
     """Cycles of one core for the ``flops`` of a node: by vector multiply-adds, or by products of bfloat16 if
-    those are faster.
+    those are faster. What sums no products takes a cycle for an operation: its element has to be loaded.
     """
+    if node.declaration.kind is not Kind.CONTRACTION:
+        return flops / machine.lanes
     cycles = flops / (2.0 * machine.lanes * machine.fma_ports)
     if machine.dot_cycles and "weight" in params and _on_tiles(node, params):
         return cycles * machine.dot_cycles / 2

@@ -1,9 +1,22 @@
-"""Copies before an elementwise step whose operands take more loops than the kernels have."""
+"""Elementwise steps: batch norms with their activation; operands in too many orders for the kernels."""
 
 from collections.abc import Sequence
 
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import View
+from bslite.plan.shared.activation import activation, affine
+from bslite.spec import Node
+
+
+def normed(b: AnyBuilder, norm: Node | None, after: Node | None, x: View, y: View) -> None:
+    """Append ``y = x*scale + shift`` per channel, of a batch norm if there is one, and the activation after
+    it.
+    """
+    numbers = affine(b, norm)
+    along = tuple(int(axis == 1) for axis in range(len(x.shape)))
+    per_channel = [View(number.buffer, number.at, x.shape, along) for number in numbers or ()]
+    function = "affine" if per_channel else "copy"
+    b.target.elementwise_step(b, function, [x, *per_channel], y, activation(after), None)
 
 
 def in_plain_order(b: AnyBuilder, operands: Sequence[View], y: View) -> tuple[list[View], View]:

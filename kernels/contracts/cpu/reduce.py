@@ -21,8 +21,8 @@ class Reduce(StepRecord, kernel="reduce"):
     """A reduction that keeps three axes and reduces three, besides the contiguous one.
 
     ``kept``: the axes of the results. A row makes one result; in lanes, an item makes those of a block of
-    ``block`` of the ``channels``. ``m``, ``s``: counts and strides of the reduced axes; ``length``: their
-    contiguous elements (1 in lanes).
+    ``block`` of the ``channels``; both are 0 in rows. ``m``, ``s``: counts and strides of the reduced axes;
+    ``length``: their contiguous elements (1 in lanes).
 
     ``count``: elements of a result; ``divisor``: what a mean divides by; ``last``: of equal extremes the last
     one counts. An integer that does not fit 32 bits raises ``flag``.

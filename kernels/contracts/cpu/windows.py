@@ -56,6 +56,53 @@ class AvgPool(Pool, kernel="avg_pool"):
     """The sum of each window divided by a divisor."""
 
 
+class Planes(StepRecord):
+    """Pooling over planes of contiguous pixels; an item is a band of output lines of ``item_planes`` planes.
+
+    ``rows`` and ``cols`` are tables as of `Pool`. ``planes``: images times channels. The rows of a line's
+    windows are reduced to one of ``width`` elements, with ``before`` neutral ones in front, in a ``line`` of
+    scratch memory, `AT_ONCE` of them one after the other. There, windows of ``wide`` elements, ``apart`` from
+    each other, begin every ``stride``; if that is none of `STRIDES`, at the places in ``cols``.
+    """
+
+    STRIDES: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
+    AT_ONCE: ClassVar[int] = 8
+
+    x: Operand
+    y: Operand
+    rows: Operand
+    cols: Operand
+    affine: Affine
+    epilogue: Epilogue
+    x_image: int
+    x_channel: int
+    x_row: int
+    y_image: int
+    y_channel: int
+    y_line: int
+    channels: int
+    planes: int
+    width: int
+    lines: int
+    pixels: int
+    before: int
+    wide: int
+    apart: int
+    stride: int
+    line: int
+    item_planes: int
+    band_lines: int
+    bands: int
+
+
+class MaxPlanes(Planes, kernel="max_planes"):
+    """The largest element of each window."""
+
+
+class AvgPlanes(Planes, kernel="avg_planes"):
+    """The sum of each window divided by a divisor."""
+
+
 class Taps(Record):
     """Windows along three axes: window w meets elements ``w * stride - before + tap * dilation`` of ``size``.
 

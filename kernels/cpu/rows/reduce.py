@@ -1,7 +1,8 @@
 """Reductions over any axes: with the contiguous axis ("rows": a number of each) or without it ("lanes").
 
 The step walks the kept axes. A kernel for the reduction and the way, compiled when a plan first names it,
-walks the reduced axes (three, and in rows the contiguous one). In lanes each lane has a sum of its own.
+takes neighbouring rows, or lanes, and walks the reduced axes (three, and in rows the contiguous one). In
+lanes each lane has a sum of its own.
 Sweeps of different reductions are different functions of one name: `runtime.names` tells them apart.
 """
 
@@ -36,14 +37,16 @@ R = reader(Reduce)
 def reduce(step, bases, item, scratch):
     """Computes an item's results; in lanes the innermost kept axis counts blocks of channels."""
     s = R(step, bases)
-    first = item * s.item_rows
-    last = min(s.rows, first + s.item_rows)
+    row = item * s.item_rows
+    last = min(s.rows, row + s.item_rows)
     n1, n2, flag, channels, block = s.n1, s.n2, s.flag, s.channels, s.block
-    for row in range(first, last):
+    while row < last:
         i0, i1, i2 = row // (n1 * n2), row // n2 % n1, row % n2
         x = s.x + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
         y = s.y + i0 * s.y0 + i1 * s.y1 + i2 * s.y2
-        call_reduction(s.function, x, y, min(block, channels - i2 * block), flag, step)
+        rows = 1 if block > 0 else min(last - row, n2 - i2)
+        call_reduction(s.function, x, y, min(block, channels - i2 * block) if block > 0 else rows, flag, step)
+        row += rows
 
 
 def _row_sweep(reducer):
@@ -115,10 +118,13 @@ def _rows(reducer):
         first, ready = _row_sweep(reducer.centre), reducer.centre_row
         centre_of = register_jitable(lambda x, s: ready(first(x, s, 0), np.float64(s.count)))
 
-    def apply(x, y, channels, flag, step):
+    def apply(x, y, rows, flag, step):
         s = R(step, 0)
-        centre = centre_of(x, s)
-        store_scalar(y, finish(sweep(x, s, centre), np.float64(s.divisor), centre))
+        for _ in range(rows):
+            centre = centre_of(x, s)
+            store_scalar(y, finish(sweep(x, s, centre), np.float64(s.divisor), centre))
+            x += s.x2
+            y += s.y2
 
     return apply
 
@@ -163,20 +169,22 @@ def _integers(name, rows):
     """The kernel of a reduction of integers and bools, one cell at a time in 64 bits: masks and counts."""
     take, start = INTEGERS[name]
 
-    def apply(x, y, channels, flag, step):
+    def apply(x, y, results, flag, step):
         s = R(step, 0)
-        for c in range(1 if rows else channels):
+        for _ in range(results):
             total = start
             for i0 in range(s.m0):
                 for i1 in range(s.m1):
                     for i2 in range(s.m2):
-                        at = x + 4 * c + i0 * s.s0 + i1 * s.s1 + i2 * s.s2
+                        at = x + i0 * s.s0 + i1 * s.s1 + i2 * s.s2
                         for _ in range(s.length):
                             total = take(total, load_cell(at))
                             at += 4
             if total < -2147483648 or total > 2147483647:
                 raise_flag(flag, total)
-            store_cell(y + 4 * c, total)
+            store_cell(y, total)
+            x += s.x2 if rows else 4
+            y += s.y2 if rows else 4
 
     return apply
 
@@ -189,20 +197,23 @@ def _arg(extreme, negated):
     """The kernel that finds the extreme by registers, then its first or last place, as asked."""
     sweep = _row_sweep(REDUCERS[extreme])
 
-    def apply(x, y, channels, flag, step):
+    def apply(x, y, rows, flag, step):
         s = R(step, 0)
-        best = sweep(x, s, 0)
-        if negated:
-            best = -best
         length = s.length
-        at, by = 0, 1
-        if s.last:
-            at, by = length - 1, -1
-        for _ in range(length):
-            value = load_scalar(x + 4 * at)
-            if value == best or (best != best and value != value):
-                break
-            at += by
-        store_cell(y, at)
+        for _ in range(rows):
+            best = sweep(x, s, 0)
+            if negated:
+                best = -best
+            at, by = 0, 1
+            if s.last:
+                at, by = length - 1, -1
+            for _ in range(length):
+                value = load_scalar(x + 4 * at)
+                if value == best or (best != best and value != value):
+                    break
+                at += by
+            store_cell(y, at)
+            x += s.x2
+            y += s.y2
 
     return apply

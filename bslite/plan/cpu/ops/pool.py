@@ -6,14 +6,18 @@ from typing import NamedTuple
 
 from bslite.kernels.contracts.cpu.windows import AvgPool, MaxPool, Pool
 from bslite.kernels.contracts.record import Operand
+from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.epilogue import affine, epilogue
 from bslite.plan.cpu.line_sums import by_lines
+from bslite.plan.cpu.ops.reduce import reduce_planes
+from bslite.plan.cpu.planes import Along, pool_planes, window_table
 from bslite.plan.cpu.sharing import share_image
 from bslite.plan.cpu.step import CpuBuilder, step
+from bslite.plan.shared.elementwise import normed
 from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
 STRIP = 8  # pixels of a strip at least: windows share columns only within a strip
@@ -58,8 +62,16 @@ def lower_pool(b: CpuBuilder, layer: Layer) -> None:
         first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
         rows = spans[0][first : first + b.shapes[layer.name][2]]
         spans[0] = [s._replace(first=s.first - start) for s in rows]
-    x = b.read(node.inputs[0], exact=True)
-    _pool(b, _kernel(layer), x, b.write(layer.name), spans, dilation, layer)
+    inner = b.inner(layer.name)
+    x = b.read(node.inputs[0], inner, exact=True)
+    if inner != 1:
+        op = node.declaration
+        assert isinstance(op, WindowPool)
+        (_, wide), (_, stride), _ = op.geometry(node.attrs)
+        along = Along(node.attrs["padding"][1], wide, stride)
+        pool_planes(b, layer, x, b.write(layer.name), spans, dilation, along)
+    else:
+        _pool(b, _kernel(layer), x, b.write(layer.name), spans, dilation, layer)
 
 
 @CPU.register(*(f"adaptive_{kind}_pool{axes}d" for kind in ("avg", "max") for axes in (1, 2, 3)))
@@ -68,8 +80,17 @@ def lower_adaptive_pool(b: CpuBuilder, layer: Layer) -> None:
     n, c, *sizes = b.shapes[layer.node.inputs[0]]
     made = b.shapes[layer.name][2:]
     spans = [adaptive_spans(h, p) for h, p in zip(sizes, made, strict=True)]
-    x = b.read(layer.node.inputs[0], exact=True)
+    inner = b.inner(layer.name)
+    x = b.read(layer.node.inputs[0], inner, exact=True)
     axes = len(sizes)
+    if inner != 1:
+        y = b.write(layer.name)
+        if size_of(made) == 1:
+            _whole_planes(b, layer, x, y)
+        else:
+            even = sizes[1] // made[1] if sizes[1] % made[1] == 0 else 0
+            pool_planes(b, layer, x, y, spans, (1, 1), Along(0, even, even))
+        return
     if by_lines(layer, b.shapes):
         # Threads share out lines, and each has its own in its L2. A sequence is cut into lines.
         width = sizes[-1] if axes == 2 else math.isqrt(sizes[0])
@@ -82,6 +103,15 @@ def lower_adaptive_pool(b: CpuBuilder, layer: Layer) -> None:
         spans[-1] = [Span(0, len(parts), sizes[-1])]
         x = sums
     _pool(b, _kernel(layer), x, b.write(layer.name), spans, (1,) * axes, layer)
+
+
+def _whole_planes(b: CpuBuilder, layer: Layer, x: View, y: View) -> None:
+    """Append the steps that reduce planes to one pixel each."""
+    after = layer.affine or layer.activation
+    reduced = b.dense(y.shape) if after else y
+    reduce_planes(b, "amax" if _kernel(layer) is MaxPool else "mean", x, reduced)
+    if after:
+        normed(b, layer.affine, layer.activation, reduced, y)
 
 
 def _kernel(layer: Layer) -> type[Pool]:
@@ -160,8 +190,8 @@ def _pool_step(
     tall = max(s.length for s in rows)
     strips = strip_count(run, tall, 4 * channels, b.machine.l1)
     record = kernel(
-        x.start, y.start, Operand(b.const("offsets", values=_table(rows, 1)), 0),
-        Operand(b.const("offsets", values=_table(cols, 4 * xc)), 0),
+        x.start, y.start, Operand(b.const("offsets", values=window_table(rows, 1)), 0),
+        Operand(b.const("offsets", values=window_table(cols, 4 * xc)), 0),
         affine(b, layer.affine if layer else None, x.start), epilogue(layer.activation if layer else None),
         x_image=4 * xi, x_row=4 * apart[0], x_pixel=4 * apart[1] * xc, y_image=4 * yi, y_plane=4 * yp,
         y_line=4 * yl, y_pixel=4 * yc, plane_lines=lines, lines=planes * lines, pixels=pixels,
@@ -169,8 +199,3 @@ def _pool_step(
         run_stride=run.stride, strip=-(-run.pixels // strips), strips=strips,
     )  # fmt: skip
     step(b, record, n * shares.bands * shares.blocks, [x], [y])
-
-
-def _table(spans: Sequence[Span], stride: int) -> list[int]:
-    """The kernel's table entries, for elements ``stride`` bytes apart."""
-    return [v for s in spans for v in (s.first * stride, s.length, s.share)]

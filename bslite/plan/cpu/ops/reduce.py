@@ -100,6 +100,17 @@ def reduce_rows(b: CpuBuilder, layer: Layer, x: View, y: View) -> None:
     assert done, layer.name
 
 
+def reduce_planes(b: CpuBuilder, op: str, x: View, y: View) -> None:
+    """Append the ``amax`` or ``mean`` of each plane of x, ``[N, C, H, W]``, to y, ``[N, C, 1, 1]``."""
+    n, channels, *plane = x.shape
+    count = size_of(tuple(plane))
+    rows = b.reshaped(x, (n, channels, count))
+    short = View(y.buffer, y.offset, y.shape[:2], y.strides[:2])
+    results = _Results(count, float(count), 0)
+    done = _reduce_step(b, Reduction(op, True), rows, short, (2,), (0, 1), 2, results, x.start)
+    assert done
+
+
 def add_parts(b: CpuBuilder, x: View, y: View) -> None:
     """Append the step of ``y``, the sum along axis 0 of x in the order of the parts; both have contiguous
     rows, and few axes in front of them.
@@ -144,7 +155,7 @@ def _reduce_step(
     counts, (steps, _) = merged_axes(
         tuple(x.shape[a] for a in inside), [tuple(x.strides[a] for a in inside), order], by=1
     )
-    channels = block = 1
+    channels = block = 0
     if not rows:
         channels = x.shape[inner]
         wanted = -(-2 * b.machine.threads // max(1, size_of(tuple(sizes))))

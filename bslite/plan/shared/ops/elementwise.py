@@ -10,7 +10,8 @@ from bslite.passes.fuse import ACTIVATIONS
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
 from bslite.plan.core.views import View
-from bslite.plan.shared.activation import activation, affine
+from bslite.plan.shared.activation import activation
+from bslite.plan.shared.elementwise import normed
 
 FAILS = "the result {value} does not fit 32 bits"
 DIVISION = "{value} divided by zero, or a result beyond 32 bits"
@@ -48,13 +49,7 @@ def lower_activation(b: AnyBuilder, layer: Layer) -> None:
 @lowers("batch_norm")
 def lower_batch_norm(b: AnyBuilder, layer: Layer) -> None:
     """Lower a batch norm: ``x*scale + shift`` per channel, and the activation after it."""
-    x = b.values[layer.node.inputs[0]]
-    y = b.write(layer.name)
-    numbers = affine(b, layer.node)
-    assert numbers is not None
-    along = tuple(int(axis == 1) for axis in range(len(x.shape)))
-    per_channel = [View(number.buffer, number.at, x.shape, along) for number in numbers]
-    b.target.elementwise_step(b, "affine", [x, *per_channel], y, activation(layer.activation), None)
+    normed(b, layer.node, layer.activation, b.values[layer.node.inputs[0]], b.write(layer.name))
 
 
 @lowers("scale_shift")
