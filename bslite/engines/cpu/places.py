@@ -49,7 +49,11 @@ def bind(cores: frozenset[int]) -> None:
 
 def bound() -> frozenset[int] | None:
     """The cores that the calling thread is bound to by `bind`."""
-    return getattr(_here, "cores", None)
+    return _here.cores
 
 
-_here = threading.local()
+class _Here(threading.local):
+    cores: frozenset[int] | None = None
+
+
+_here = _Here()

@@ -67,30 +67,36 @@ class Process:
         self.turns = Turns()
         self.ended = 0  # when a run ended that had a team or might have had one
         self.forked = forked  # GNU OpenMP does not go on in a forked child
-        self._free: list[Team] = []
+        self._free: dict[frozenset[int] | None, list[Team]] = {}  # by the cores that they are bound to
         self._lock = threading.Lock()
 
     def take(self, members: int) -> Team:
         """A team of so many members, or more if such a one is free, on the caller's cores if it is bound to
         some. `give` it back.
         """
-        cores, small = bound(), None
+        cores = bound()
+        found: Team | None = None
+        small: Team | None = None
         with self._lock:
-            alike = [team for team in self._free if team.cores == cores]
-            found = min((t for t in alike if t.asked >= members), key=lambda t: t.asked, default=None)
+            alike = self._free.get(cores, [])
+            for team in alike:
+                if team.asked < members:
+                    small = team
+                elif found is None or team.asked < found.asked:
+                    found = team
             if found is not None:
-                self._free.remove(found)
-            elif alike:
-                small = alike[0]
-                self._free.remove(small)
+                alike.remove(found)
+                return found
+            if small is not None:
+                alike.remove(small)
         if small is not None:
             small.dissolve()
-        return found or Team(members, cores)
+        return Team(members, cores)
 
     def give(self, team: Team) -> None:
         """Let other runs have a team."""
         with self._lock:
-            self._free.append(team)
+            self._free.setdefault(team.cores, []).append(team)
 
     def rested(self) -> bool:
         """Whether all members sleep, as far as is known without asking them."""
@@ -99,9 +105,10 @@ class Process:
     def end(self) -> None:
         """Send all teams home that no run has."""
         with self._lock:
-            free, self._free = self._free, []
-        for team in free:
-            team.dissolve()
+            free, self._free = self._free, {}
+        for teams in free.values():
+            for team in teams:
+                team.dissolve()
 
 
 def _forget() -> None:
