@@ -111,6 +111,19 @@ def test_one_of_a_variance_has_none() -> None:
     assert np.isnan(ran(one_op("var", (3, 1), axes=(1,)), noise(3, 1))).all()
 
 
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+def test_places_along_any_axis(op: str, last: bool) -> None:
+    """In rows, and in lanes; whatever the order in memory; among equals, infinities and NaN."""
+    for shape in ((3, 40, 5), (2, 3, 7, 33), (21, 70), (5, 1, 4), (2, 17, 1, 3)):
+        x = np.round(noise(*shape, scale=2.0))
+        x.reshape(-1)[::7], x.reshape(-1)[5::11], x.reshape(-1)[3::13] = np.nan, np.inf, -np.inf
+        for axis in range(len(shape)):
+            want = reference.run(one_op(op, x, axis=axis, last=last), [x])[0]
+            for lies in (x, np.asfortranarray(x)):
+                np.testing.assert_array_equal(ran(one_op(op, x, axis=axis, last=last), lies), want)
+
+
 def test_first_and_last_of_equals_and_nan() -> None:
     x = np.array([[1, 3, 3, 2], [np.nan, 5, np.nan, 1], [-np.inf] * 4], np.float32)
     for op, last, want in (

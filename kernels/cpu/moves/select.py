@@ -6,7 +6,9 @@ from bslite.kernels.contracts.cpu.places import OneHot, TopK
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load_cell, load_scalar, store_cell
+from bslite.kernels.cpu.vector.lanes import lanes_before, trailing_zeros
+from bslite.kernels.cpu.vector.memory import load, load_cell, load_scalar, store_cell
+from bslite.kernels.cpu.vector.simd import LANES
 
 K, H = reader(TopK), reader(OneHot)
 FEW = 24  # elements kept in order by insertion
@@ -33,6 +35,21 @@ def ahead(x, i, j, largest, floats):
 
 
 @register_jitable
+def next_before(x, i, length, kept, largest, floats):
+    """The first element from i on that comes before the element ``kept``, or the length of the row."""
+    if floats:
+        value = load_scalar(x + 4 * kept)
+        while i + LANES <= length:
+            bits = lanes_before(load(x + 4 * i), value, largest != 0)
+            if bits != 0:
+                return i + trailing_zeros(bits)
+            i += LANES
+    while i < length and not before(x + 4 * i, x + 4 * kept, largest, floats):
+        i += 1
+    return i
+
+
+@register_jitable
 def sink(x, y, at, count, largest, floats):
     """Makes a heap of ``count`` indices at y, the last in order on top; all but the one at ``at`` are one."""
     moved = load_cell(y + 4 * at)
@@ -56,10 +73,11 @@ def by_heap(x, y, length, k, largest, floats):
         store_cell(y + 4 * i, i)
     for i in range(k // 2):
         sink(x, y, k // 2 - 1 - i, k, largest, floats)
-    for i in range(k, length):
-        if ahead(x, i, load_cell(y), largest, floats):
-            store_cell(y, i)
-            sink(x, y, 0, k, largest, floats)
+    i = next_before(x, k, length, load_cell(y), largest, floats)
+    while i < length:
+        store_cell(y, i)
+        sink(x, y, 0, k, largest, floats)
+        i = next_before(x, i + 1, length, load_cell(y), largest, floats)
     for i in range(1, k):
         last = load_cell(y)
         store_cell(y, load_cell(y + 4 * (k - i)))
@@ -81,17 +99,16 @@ def topk(step, bases, item, scratch):
         if k > FEW:
             by_heap(x, y, length, k, largest, floats)
             continue
-        for i in range(length):
-            element = x + 4 * i
-            at = min(i, k)  # the number of elements so far
-            if at == k:
-                if not before(element, x + 4 * load_cell(y + 4 * (k - 1)), largest, floats):
-                    continue
-                at = k - 1
+        i = 0
+        while i < length:
+            element, at = x + 4 * i, min(i, k - 1)  # the last of those so far gives way
             while at > 0 and before(element, x + 4 * load_cell(y + 4 * (at - 1)), largest, floats):
                 store_cell(y + 4 * at, load_cell(y + 4 * (at - 1)))
                 at -= 1
             store_cell(y + 4 * at, i)
+            i += 1
+            if i >= k:
+                i = next_before(x, i, length, load_cell(y + 4 * (k - 1)), largest, floats)
 
 
 @step_kernel(OneHot)

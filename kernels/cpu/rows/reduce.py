@@ -16,16 +16,16 @@ from bslite.kernels.cpu.rows.reducers import REDUCERS
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import (
-    load,
-    load_cell,
-    load_scalar,
-    load_some,
-    store_cell,
-    store_scalar,
-    store_some,
+from bslite.kernels.cpu.vector.lanes import (
+    lanes_of,
+    leading_zeros,
+    negated,
+    select_above,
+    trailing_zeros,
+    whole_of,
 )
-from bslite.kernels.cpu.vector.simd import BYTES, LANES
+from bslite.kernels.cpu.vector.memory import load, load_cell, load_some, store_cell, store_scalar, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 
 call_reduction = caller(5)
 f = np.float32
@@ -104,7 +104,8 @@ def reduction(name: str, rows: bool, integers: bool) -> Kernel:
     """The kernel of one reduction, of rows or of lanes."""
     way = "rows" if rows else "lanes"
     if name in ARGS:
-        return Kernel(_arg(*ARGS[name]), f"reduce_{name}", 5)
+        make_arg = _arg if rows else _arg_of_lanes
+        return Kernel(make_arg(*ARGS[name]), f"reduce_{name}_{way}", 5)
     if integers:
         return Kernel(_integers(name, rows), f"reduce_int_{name}_{way}", 5)
     make = _rows if rows else _of_lanes
@@ -193,27 +194,62 @@ def _integers(name, rows):
 ARGS = {"argmax": ("amax", False), "argmin": ("amin", True)}
 
 
-def _arg(extreme, negated):
+def _arg(extreme, negate):
     """The kernel that finds the extreme by registers, then its first or last place, as asked."""
     sweep = _row_sweep(REDUCERS[extreme])
+
+    @register_jitable
+    def found(x, at, length, value):
+        """The lanes of the register from the element ``at`` on that are ``value``."""
+        left = min(length - at, LANES)
+        return lanes_of(load_some(x + 4 * at, left), value) & ((1 << left) - 1)
 
     def apply(x, y, rows, flag, step):
         s = R(step, 0)
         length = s.length
         for _ in range(rows):
             best = sweep(x, s, 0)
-            if negated:
+            if negate:
                 best = -best
-            at, by = 0, 1
-            if s.last:
-                at, by = length - 1, -1
-            for _ in range(length):
-                value = load_scalar(x + 4 * at)
-                if value == best or (best != best and value != value):
-                    break
+            at, by = (length - 1) // LANES * LANES if s.last else 0, -LANES if s.last else LANES
+            bits = found(x, at, length, best)
+            while bits == 0:
                 at += by
+                bits = found(x, at, length, best)
+            at += 63 - leading_zeros(bits) if s.last else trailing_zeros(bits)
             store_cell(y, at)
             x += s.x2
             y += s.y2
+
+    return apply
+
+
+def _arg_of_lanes(extreme, negate):
+    """The same of two registers of lanes at a time, which count in float32."""
+
+    @register_jitable
+    def value_at(place, lanes):
+        value = load_some(place, lanes)
+        return negated(value) if negate else value
+
+    def apply(x, y, channels, flag, step):
+        s = R(step, 0)
+        count, place, by, number, next_ = s.m2, x, s.s2, f(0), f(1)
+        if s.last:
+            place, by, number, next_ = x + (count - 1) * by, -by, f(count - 1), f(-1)
+        while channels > 0:
+            there, here = place, splat(number)
+            a, b = value_at(there, channels), value_at(there + BYTES, channels - LANES)
+            at_a, at_b = here, here
+            for _ in range(1, count):
+                there, here = there + by, here + splat(next_)
+                value_a, value_b = value_at(there, channels), value_at(there + BYTES, channels - LANES)
+                at_a, a = select_above(a, value_a, here, at_a), select_above(a, value_a, value_a, a)
+                at_b, b = select_above(b, value_b, here, at_b), select_above(b, value_b, value_b, b)
+            store_some(y, whole_of(at_a), channels)
+            store_some(y + BYTES, whole_of(at_b), channels - LANES)
+            place += 2 * BYTES
+            y += 2 * BYTES
+            channels -= 2 * LANES
 
     return apply

@@ -8,8 +8,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, f32, fma_ir, i64, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import I32, I64, LANES, VEC, f32, fma_ir, i64, primitive, splat_ir, vec_t
 
+I1 = ir.IntType(1)
 INTS = ir.VectorType(I32, LANES)
 DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 f = np.float32
@@ -54,10 +55,42 @@ def all_less(builder, a, b):
     return builder.icmp_unsigned("==", bits, ir.Constant(ir.IntType(LANES), -1))
 
 
+@primitive(i64, vec_t, f32)
+def lanes_of(builder, x, value):
+    """A number whose bits are the lanes that equal ``value``, or are NaN as it is."""
+    wanted = splat_ir(builder, value)
+    equal = builder.fcmp_ordered("==", x, wanted)
+    both = builder.and_(builder.fcmp_unordered("uno", x, x), builder.fcmp_unordered("uno", wanted, wanted))
+    return builder.zext(builder.bitcast(builder.or_(equal, both), ir.IntType(LANES)), I64)
+
+
+@primitive(i64, vec_t, f32, types.boolean)
+def lanes_before(builder, x, value, largest):
+    """A number whose bits are the lanes that come before ``value`` where the largest, or the smallest, is
+    first. NaN is the largest of all.
+    """
+    other = splat_ir(builder, value)
+    number, numbers = (builder.fcmp_ordered("ord", v, v) for v in (other, x))
+    above = builder.and_(builder.fcmp_unordered(">", x, other), number)
+    below = builder.and_(builder.fcmp_unordered("<", x, other), numbers)
+    return builder.zext(builder.bitcast(builder.select(largest, above, below), ir.IntType(LANES)), I64)
+
+
+trailing_zeros = primitive(i64, i64)(lambda builder, bits: builder.cttz(bits, I1(0)))  # 64 of 0
+leading_zeros = primitive(i64, i64)(lambda builder, bits: builder.ctlz(bits, I1(0)))
+
+
 @primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
 def select_eq(builder, a, b, then, other):
     """``then`` where ``a == b``, ``other`` elsewhere (also where either is NaN)."""
     return builder.select(builder.fcmp_ordered("==", a, b), then, other)
+
+
+@primitive(vec_t, vec_t, vec_t, vec_t, vec_t)
+def select_above(builder, a, b, then, other):
+    """``then`` where b is above a, a NaN above all else; ``other`` elsewhere, also where both are NaN."""
+    above = builder.fcmp_unordered(">", b, a)
+    return builder.select(builder.and_(above, builder.fcmp_ordered("ord", a, a)), then, other)
 
 
 @primitive(vec_t, vec_t)

@@ -27,6 +27,7 @@ from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
 AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduced ones
 ANY_ORDER = ("amax", "amin")  # what is found does not depend on the order: nothing need be moved for it
+COUNTED = 1 << 24  # float32 counts so far
 RUN = 2  # registers of lanes that the kernel takes at once
 
 
@@ -44,7 +45,7 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     node = layer.node
     x, y, axes, kept, arg = reduced_of(b, layer)
     shape = x.shape
-    inner = axes[0] if arg else _channels(b, node.inputs[0], shape)
+    inner = _inner_of_place(x, axes[0], kept) if arg else _channels(b, node.inputs[0], shape)
     if not arg and shape[inner] <= FEW and [a for a in axes if shape[a] > 1] == [inner]:
         inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)
     if node.op in ANY_ORDER and x.strides[inner] != 1:
@@ -76,6 +77,14 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         target = shaped.permute([order.index(a) for a in kept])
     if target is not y:
         b.copy(target, y)
+
+
+def _inner_of_place(x: View, axis: int, kept: Sequence[int]) -> int:
+    """The axis that is contiguous where places of extremes along ``axis`` are found: a kept one that is so
+    already, if lanes can count the places in float32.
+    """
+    beside = [a for a in kept if x.strides[a] == 1 and x.shape[a] > 1]
+    return beside[0] if beside and x.strides[axis] != 1 and x.shape[axis] <= COUNTED else axis
 
 
 def _channels(b: CpuBuilder, name: str, shape: Shape) -> int:
