@@ -111,6 +111,21 @@ def test_one_of_a_variance_has_none() -> None:
     assert np.isnan(ran(one_op("var", (3, 1), axes=(1,)), noise(3, 1))).all()
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+@pytest.mark.parametrize("op", ["cumsum", "cumprod"])
+def test_running_totals_along_any_axis(op: str, exclusive: bool, reverse: bool) -> None:
+    """In rows, and in lanes; whatever the order in memory. Both add in float64, in the same order."""
+    how = {"exclusive": exclusive, "reverse": reverse}
+    for shape in ((3, 40, 5), (2, 3, 7, 33), (21, 70), (5, 1, 4), (2, 17, 1, 3)):
+        x = noise(*shape, shift=1.0)
+        for axis in range(len(shape)):
+            rows = np.ascontiguousarray(np.moveaxis(x, axis, -1))
+            want = np.moveaxis(check(one_op(op, rows, axis=-1, **how), rows), -1, axis)
+            for lies in (x, np.asfortranarray(x)):
+                np.testing.assert_array_equal(ran(one_op(op, x, axis=axis, **how), lies), want)
+
+
 @pytest.mark.parametrize("last", [False, True])
 @pytest.mark.parametrize("op", ["argmax", "argmin"])
 def test_places_along_any_axis(op: str, last: bool) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.check import TINY
+from support.check import TINY, Array
 from support.graphs import Graph, one_op
 from support.kernel_checks import check, check_in_every_layout, ran
 from support.noise import noise
@@ -46,30 +46,37 @@ def test_axes_that_do_not_merge(op: str) -> None:
     check(graph.build(graph(op, "op", value, axis=2)), x)
 
 
-def test_rows_sum_to_one_however_large_or_long() -> None:
+@pytest.mark.parametrize("axis", [0, 1], ids=["lanes", "rows"])
+def test_they_sum_to_one_however_large_or_long(axis: int) -> None:
     for scale in (1.0, 1e4, 3e37):
-        y = ran(one_op("softmax", (7, 1000)), noise(7, 1000, scale=scale))
-        assert np.abs(y.astype(np.float64).sum(1) - 1).max() < 1e-6
+        x = np.moveaxis(noise(7, 1000, scale=scale), 1, axis).copy()
+        y = ran(one_op("softmax", x, axis=axis), x)
+        assert np.abs(y.astype(np.float64).sum(axis) - 1).max() < 1e-6
     y = ran(one_op("softmax", (1, 300_001)), noise(1, 300_001, scale=0.1))
     assert abs(float(y.astype(np.float64).sum()) - 1) < 1e-6
 
 
 def test_minus_infinity_is_a_probability_of_zero() -> None:
-    x = noise(3, 35)
-    x[:, ::3] = -np.inf
-    y = ran(one_op("softmax", x), x)
-    assert (y[:, ::3] == 0).all()
-    assert np.isneginf(ran(one_op("log_softmax", x), x)[:, ::3]).all()
+    x = noise(35, 35)
+    x[::3, ::3] = -np.inf
+    for axis in (0, 1):
+        assert (ran(one_op("softmax", x, axis=axis), x)[::3, ::3] == 0).all()
+        assert np.isneginf(ran(one_op("log_softmax", x, axis=axis), x)[::3, ::3]).all()
 
 
+@pytest.mark.parametrize("axis", [0, 1], ids=["lanes", "rows"])
 @pytest.mark.parametrize("op", OPS)
-def test_rows_without_a_maximum_are_nan_and_leave_the_others_alone(op: str) -> None:
-    x = noise(4, 21)
-    clean = ran(one_op(op, x), x)
+def test_those_without_a_maximum_are_nan_and_leave_the_others_alone(op: str, axis: int) -> None:
+    def of(x: Array) -> Array:
+        x = np.moveaxis(x, 1, axis).copy()
+        return np.moveaxis(ran(one_op(op, x, axis=axis), x), axis, 1)
+
+    x = noise(6, 21)
+    clean = of(x)
     x[0], x[1, 20], x[2, 3] = -np.inf, np.inf, np.nan
-    y = ran(one_op(op, x), x)
+    y = of(x)
     assert np.isnan(y[:3]).all()
-    np.testing.assert_array_equal(y[3], clean[3])
+    np.testing.assert_array_equal(y[3:], clean[3:])
 
 
 def test_log_of_long_rows() -> None:

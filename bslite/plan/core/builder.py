@@ -80,6 +80,16 @@ class Target(Protocol[M, T, S]):
     def row_step(self, b: "Builder[M, T, S]", work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""
 
+    def in_lanes(self, work: RowWork) -> bool:
+        """Whether `lane_step` does such work."""
+
+    def lane_step(
+        self, b: "Builder[M, T, S]", work: RowWork, x: View, y: View, axis: int, inner: int
+    ) -> None:
+        """Append ``work`` along ``axis`` from x to y, views of one shape in which axis ``inner`` is
+        contiguous: its lanes stand side by side.
+        """
+
     def group_step(self, b: "Builder[M, T, S]", work: GroupWork, x: View, y: View) -> bool:
         """Append a group norm from x to y, both with channels innermost; return False, without a step, where
         the pixels lie along too many axes.

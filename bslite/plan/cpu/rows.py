@@ -2,14 +2,18 @@
 
 from bslite.kernels.contracts.cpu.rows import (
     CumProd,
+    CumProdLanes,
     CumSum,
+    CumSumLanes,
     LayerNorm,
     LocalResponse,
     LogCumSumExp,
     LogSoftmax,
+    LogSoftmaxLanes,
     RmsNorm,
     RowAxes,
     Softmax,
+    SoftmaxLanes,
     UnitNorm,
 )
 from bslite.kernels.contracts.record import Operand, StepRecord
@@ -52,6 +56,44 @@ def row_step(b: CpuBuilder, work: RowWork, x: View, y: View, axis: int) -> None:
         writes.append(b.dense((items * _squares(work, length, b.machine.lanes),)))
     record = _record(work, (x.start, y.start, along, length), b.machine.lanes, writes[-1].start)
     step(b, record, items, [x], writes)
+
+
+def in_lanes(work: RowWork) -> bool:
+    """Whether there are kernels that do ``work`` along another axis than the contiguous one."""
+    floats = isinstance(work, RunningWork) and work.flag is None and work.running != Running.LOGSUMEXP
+    return floats or isinstance(work, SoftmaxWork)
+
+
+def lane_step(b: CpuBuilder, work: RowWork, x: View, y: View, axis: int, inner: int) -> None:
+    """Append ``work`` along ``axis`` from x to y, views of one shape in which ``inner`` is contiguous."""
+    outer = [a for a in range(len(x.shape)) if a not in (axis, inner)]
+    strides = [tuple(view.strides[a] for a in outer) for view in (x, y)]
+    sizes, (xs, ys) = merged_axes(tuple(x.shape[a] for a in outer), strides, by=1)
+    if len(sizes) >= OUTER:
+        plain_x, plain_y = b.fresh(x.shape, inner, NO_HALO), b.fresh(y.shape, inner, NO_HALO)
+        b.copy(x, plain_x)
+        lane_step(b, work, plain_x, plain_y, axis, inner)
+        b.copy(plain_y, y)
+        return
+    lanes, length, channels = b.machine.lanes, x.shape[axis], x.shape[inner]
+    registers = -(-channels // lanes)
+    wanted = -(-2 * b.machine.threads // max(1, size_of(tuple(sizes))))
+    block = lanes * -(-registers // min(registers, wanted))
+    sizes, xs, ys = [*sizes, -(-channels // block)], [*xs, block], [*ys, block]
+    rows = size_of(tuple(sizes))
+    cycles = (30.0 if isinstance(work, SoftmaxWork) else 8.0) * size_of(x.shape) / lanes
+    item_rows, items = share_rows(b.machine, rows, cycles)
+    n, (xs, ys) = padded(sizes, [xs, ys], OUTER)
+    along = RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows)
+    common = x.start, y.start, along, 4 * x.strides[axis], 4 * y.strides[axis], length, channels, block
+    record: StepRecord
+    if isinstance(work, SoftmaxWork):
+        record = (LogSoftmaxLanes if work.log else SoftmaxLanes)(*common)
+    else:
+        assert isinstance(work, RunningWork)
+        kind = CumSumLanes if work.running == Running.SUM else CumProdLanes
+        record = kind(*common, int(work.exclusive), int(work.reverse))
+    step(b, record, items, [x], [y])
 
 
 def _record(work: RowWork, rows: Rows, lanes: int, memory: Operand) -> StepRecord:

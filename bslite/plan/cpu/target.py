@@ -7,7 +7,7 @@ from bslite.plan.cpu.elementwise import elementwise_step
 from bslite.plan.cpu.group_norm import group_step
 from bslite.plan.cpu.ops.move import copy_step, fill_step, halo_step
 from bslite.plan.cpu.resize import resample_step, resize_step
-from bslite.plan.cpu.rows import row_step
+from bslite.plan.cpu.rows import in_lanes, lane_step, row_step
 from bslite.plan.cpu.tuning import Tuning
 
 
@@ -30,6 +30,8 @@ class Cpu:
     halo = staticmethod(halo_step)
     elementwise_step = staticmethod(elementwise_step)
     row_step = staticmethod(row_step)
+    in_lanes = staticmethod(in_lanes)
+    lane_step = staticmethod(lane_step)
     group_step = staticmethod(group_step)
     resample = staticmethod(resample_step)
     resize_image = staticmethod(resize_step)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
+from bslite.kernels.contracts.rows import RowWork
 from bslite.plan.core.views import View
 from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.group_norm import group_step
@@ -30,6 +31,14 @@ class Gpu:
     group_step = staticmethod(group_step)
     resample = staticmethod(resample_step)
     resize_image = staticmethod(resize_step)
+
+    def in_lanes(self, work: RowWork) -> bool:
+        """Return False: a block walks rows."""
+        return False
+
+    def lane_step(self, b: CudaBuilder, work: RowWork, x: View, y: View, axis: int, inner: int) -> None:
+        """Unused, as no work is `in_lanes`."""
+        raise AssertionError(f"{work} along axis {axis}")
 
     def halo(self, b: CudaBuilder, view: View) -> None:
         """Unused: kernels test bounds, and no lowering asks for zeros around an image."""

@@ -1,16 +1,23 @@
-"""Layers that work along one axis, whose rows are made contiguous first."""
+"""Layers that work along one axis: in rows, which are made contiguous first, or in lanes side by side."""
 
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import RowWork
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.layouts import FEW
 
 
 def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
     """Append the steps of a layer that does ``work`` along ``axis`` of its input."""
-    x = b.read(layer.node.inputs[0], inner=axis, exact=True)
-    y, home = b.writable(layer.name, axis)
-    b.target.row_step(b, work, x, y, axis)
+    name = layer.node.inputs[0]
+    inner = b.inner(name)
+    lanes = inner != axis and b.shapes[name][inner] > FEW and b.target.in_lanes(work)
+    x = b.read(name, inner if lanes else axis, exact=True)
+    y, home = b.writable(layer.name, inner if lanes else axis)
+    if lanes:
+        b.target.lane_step(b, work, x, y, axis, inner)
+    else:
+        b.target.row_step(b, work, x, y, axis)
     if y is not home:
         b.copy(y, home)
 

@@ -123,6 +123,40 @@ class CumProd(CumSum, kernel="cumprod"):
     """Running products, with the fields of `CumSum`."""
 
 
+class LaneRecord(StepRecord):
+    """Base of the records of lane kernels: ``length`` elements of x, ``x_by`` apart, make as many of y, of
+    each of ``channels`` contiguous lanes; a row of ``along`` is a block of ``block`` of these.
+    """
+
+    x: Operand
+    y: Operand
+    along: RowAxes
+    x_by: int
+    y_by: int
+    length: int
+    channels: int
+    block: int
+
+
+class SoftmaxLanes(LaneRecord, kernel="softmax_lanes"):
+    """Softmax of each lane."""
+
+
+class LogSoftmaxLanes(LaneRecord, kernel="log_softmax_lanes"):
+    """The logarithm of the softmax of each lane."""
+
+
+class CumSumLanes(LaneRecord, kernel="cumsum_lanes"):
+    """Running sums of float32."""
+
+    exclusive: int
+    reverse: int
+
+
+class CumProdLanes(CumSumLanes, kernel="cumprod_lanes"):
+    """Running products, with the fields of `CumSumLanes`."""
+
+
 class LogCumSumExp(RowRecord, kernel="logcumsumexp"):
     """Logarithms of running sums of exponentials."""
 

@@ -1,15 +1,23 @@
-"""Running sums and products along a row, in float64 or in 64-bit integers."""
+"""Running sums and products, in float64 or in 64-bit integers: along a row, or of lanes side by side."""
 
 import math
 
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.rows import CumProd, CumSum, LogCumSumExp
+from bslite.kernels.contracts.cpu.rows import CumProd, CumProdLanes, CumSum, CumSumLanes, LogCumSumExp
 from bslite.kernels.contracts.rows import Running
-from bslite.kernels.cpu.rows.rows import row_kernel
+from bslite.kernels.cpu.rows.rows import lane_kernel, row_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
-from bslite.kernels.cpu.vector.memory import load_cell, load_scalar, store_cell, store_scalar
+from bslite.kernels.cpu.vector.memory import (
+    load_cell,
+    load_scalar,
+    load_some,
+    store_cell,
+    store_scalar,
+    store_some,
+)
+from bslite.kernels.cpu.vector.wide import narrow, splat_wide, widen
 
 f = np.float32
 FAR = 2147483649  # beyond 32 bits, and a product of it with 32 bits fits 64
@@ -64,3 +72,25 @@ def _logcumsumexp(s, item, x, y, length):
 cumsum = row_kernel(CumSum, _running(lambda total, value: total + value, int(Running.SUM)))
 cumprod = row_kernel(CumProd, _running(lambda total, value: total * value, int(Running.PRODUCT)))
 logcumsumexp = row_kernel(LogCumSumExp, _logcumsumexp)
+
+
+def _lanes(combine, start):
+    """The body of a lane kernel."""
+    combine = register_jitable(combine)
+
+    def body(s, x, y, length, left):
+        x_by, y_by = s.x_by, s.y_by
+        if s.reverse:
+            x, y, x_by, y_by = x + (length - 1) * x_by, y + (length - 1) * y_by, -x_by, -y_by
+        total = splat_wide(start)
+        for _ in range(length):
+            before = total
+            total = combine(total, widen(load_some(x, left)))
+            store_some(y, narrow(before if s.exclusive else total), left)
+            x, y = x + x_by, y + y_by
+
+    return body
+
+
+cumsum_lanes = lane_kernel(CumSumLanes, _lanes(lambda total, value: total + value, float(Running.SUM)))
+cumprod_lanes = lane_kernel(CumProdLanes, _lanes(lambda total, value: total * value, float(Running.PRODUCT)))

@@ -1,16 +1,17 @@
-"""Softmax of rows, and its logarithm: maximum, then the sum of exponentials, then the result."""
+"""Softmax of rows or of lanes, and its logarithm: maximum, then the sum of exponentials, then the result."""
 
 import math
 
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.rows import LogSoftmax, Softmax
-from bslite.kernels.cpu.math import vecmath
-from bslite.kernels.cpu.rows.rows import row_kernel
+from bslite.kernels.contracts.cpu.rows import LogSoftmax, LogSoftmaxLanes, Softmax, SoftmaxLanes
+from bslite.kernels.cpu.math import veclog, vecmath
+from bslite.kernels.cpu.rows.rows import lane_kernel, row_kernel
 from bslite.kernels.cpu.vector.across import hmax, hsum
-from bslite.kernels.cpu.vector.memory import load, load_first, store, store_first
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat, vmax_nan
+from bslite.kernels.cpu.vector.memory import load, load_first, load_some, store, store_first, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, splat, vmax_nan
+from bslite.kernels.cpu.vector.wide import narrow, splat_wide, widen
 
 BLOCK = 64  # registers summed in float32 before the total goes to a float64: long rows keep their digits
 f = np.float32
@@ -85,5 +86,41 @@ def _log_softmax(s, item, x, y, length):
         store_first(y, load_first(x, length % LANES, LOWEST) - most - log, length % LANES)
 
 
+@register_jitable
+def _most_of_lanes(s, x, length, left):
+    most = splat(LOWEST)
+    for _ in range(length):
+        most = vmax_nan(most, load_some(x, left))
+        x += s.x_by
+    return most
+
+
+def _softmax_lanes(s, x, y, length, left):
+    most, total, out = _most_of_lanes(s, x, length, left), splat_wide(0.0), y
+    for _ in range(length):
+        e = vecmath.exp(load_some(x, left) - most)
+        store_some(out, e, left)
+        total = total + widen(e)
+        x, out = x + s.x_by, out + s.y_by
+    divisor = narrow(total)
+    inverse = splat(f(1.0)) / divisor
+    for _ in range(length):
+        store_some(y, divide(load_some(y, left), divisor, inverse), left)
+        y += s.y_by
+
+
+def _log_softmax_lanes(s, x, y, length, left):
+    most, total, place = _most_of_lanes(s, x, length, left), splat_wide(0.0), x
+    for _ in range(length):
+        total = total + widen(vecmath.exp(load_some(place, left) - most))
+        place += s.x_by
+    log = veclog.log(narrow(total))
+    for _ in range(length):
+        store_some(y, load_some(x, left) - most - log, left)
+        x, y = x + s.x_by, y + s.y_by
+
+
 softmax = row_kernel(Softmax, _softmax)
 log_softmax = row_kernel(LogSoftmax, _log_softmax)
+softmax_lanes = lane_kernel(SoftmaxLanes, _softmax_lanes)
+log_softmax_lanes = lane_kernel(LogSoftmaxLanes, _log_softmax_lanes)
