@@ -38,6 +38,7 @@ ROWS = frozenset(
      "rms_norm")
 )  # fmt: skip
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
+LARGE = 8  # registers of a plane from which on it is best reduced as it lies
 PAIR = 2  # the last axis of complex numbers
 
 
@@ -52,7 +53,7 @@ def channels_second(
     registers, if it pools planes, too. Found once for sizes that are alike.
     """
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
-    alike = sizes, frozenset(lie_so), bool(lanes)
+    alike = sizes, _large(spec, shapes, lanes), frozenset(lie_so), bool(lanes)
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
         known[alike] = _channels_second(spec, shapes, lie_so, lanes)
@@ -115,16 +116,32 @@ def _links(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, set[str]]:
     return linked
 
 
+def _large(spec: ModelSpec, shapes: Mapping[str, Shape], lanes: int) -> frozenset[str]:
+    """The pools whose planes keep most lanes of a register of neighbouring pixels busy."""
+    found = set()
+    for node in spec.nodes:
+        if node.op in POOLS:
+            *_, height, width = shapes[node.inputs[0]]
+            whole = shapes[node.name][2:] == (1, 1)
+            if height * width >= LARGE * lanes if whole else width >= lanes:
+                found.add(node.name)
+    return frozenset(found)
+
+
 def _planes(
     spec: ModelSpec, shapes: Mapping[str, Shape], linked: Mapping[str, set[str]], lanes: int
 ) -> frozenset[str]:
     """The pools that are best taken plane by plane, if no image is joined to them: those of few channels, and
-    those of one sliding window only, for which it does not pay to turn images there and back.
+    those of large planes with no other sliding window, for which it does not pay to turn images there and
+    back.
     """
     pools = {node.name: node.op for node in spec.nodes if node.op in POOLS}
     sliding = {name for name, op in pools.items() if not op.startswith("adaptive")}
+    large = _large(spec, shapes, lanes)
     return frozenset(
-        name for name in pools if _few(shapes[name], lanes) or len(_joined({name}, linked) & sliding) < 2
+        name
+        for name in pools
+        if _few(shapes[name], lanes) or (name in large and len(_joined({name}, linked) & sliding) < 2)
     )
 
 

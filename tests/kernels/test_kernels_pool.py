@@ -24,6 +24,7 @@ from bslite.plan.cpu.sharing import share_image
 from bslite.plan.shared.spans import Span, adaptive_spans, window_spans
 
 SIZES = st.integers(1, 13)
+WIDTHS = st.integers(1, 37)
 Lies = Callable[[Array], Array]
 LIES = st.sampled_from([np.ascontiguousarray, pixels])
 in_both_layouts = pytest.mark.parametrize("lies", [np.ascontiguousarray, pixels], ids=["planes", "pixels"])
@@ -47,7 +48,7 @@ def windows(draw: st.DrawFn, dilated: bool) -> dict[str, Any]:
 
 
 @settings(deadline=None, max_examples=120)
-@given(st.integers(1, 3), st.sampled_from(CHANNELS), SIZES, SIZES, windows(dilated=True), LIES)
+@given(st.integers(1, 3), st.sampled_from(CHANNELS), SIZES, WIDTHS, windows(dilated=True), LIES)
 def test_max_pool_is_exact(n: int, c: int, h: int, w: int, attrs: dict[str, Any], lies: Lies) -> None:
     x = lies(noise(n, c, h, w))
     try:
@@ -58,7 +59,7 @@ def test_max_pool_is_exact(n: int, c: int, h: int, w: int, attrs: dict[str, Any]
 
 
 @settings(deadline=None, max_examples=120)
-@given(st.integers(1, 3), st.sampled_from(CHANNELS), SIZES, SIZES, windows(dilated=False), LIES)
+@given(st.integers(1, 3), st.sampled_from(CHANNELS), SIZES, WIDTHS, windows(dilated=False), LIES)
 def test_avg_pool_rounds_a_few_times(
     n: int, c: int, h: int, w: int, attrs: dict[str, Any], lies: Lies
 ) -> None:
@@ -73,7 +74,7 @@ def test_avg_pool_rounds_a_few_times(
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.sampled_from(CHANNELS), SIZES, SIZES, st.tuples(SIZES, SIZES), LIES)
+@given(st.sampled_from(CHANNELS), SIZES, WIDTHS, st.tuples(SIZES, SIZES), LIES)
 def test_adaptive_pools(c: int, h: int, w: int, size: tuple[int, int], lies: Lies) -> None:
     x = lies(noise(2, c, h, w))
     spec = one_op("adaptive_max_pool2d", x, output_size=size)
@@ -155,15 +156,18 @@ def test_planes_of_any_width(pool: str, stride: int) -> None:
             check(one_op(pool, shape, kernel=kernel, stride=stride, padding=kernel // 2), noise(*shape))
 
 
-def test_one_pool_is_taken_plane_by_plane() -> None:
-    """Two turn images there and back; with few channels neither does."""
-    for channels, pools, kernels in ((64, 1, {"max_planes"}), (64, 2, {"max_pool"}), (3, 2, {"max_planes"})):
-        graph = Graph()
-        value = graph.input("x", ("N", channels, 8, 8), (1, channels, 8, 8))
-        for i in range(pools):
-            value = graph("max_pool2d", f"pool{i}", value, kernel=3, stride=1, padding=1)
-        plan = build_plan(graph.build(value), [(1, channels, 8, 8)], Machine(lanes=16))
-        assert {step.kernel for step in plan.steps if "max" in step.kernel} == kernels
+@pytest.mark.parametrize(
+    ("channels", "side", "pools", "kernel"),
+    [(64, 16, 1, "max_planes"), (64, 8, 1, "max_pool"), (64, 16, 2, "max_pool"), (3, 8, 2, "max_planes")],
+)
+def test_one_pool_is_taken_plane_by_plane(channels: int, side: int, pools: int, kernel: str) -> None:
+    """Two turn images there and back, and one of small planes; with few channels none does."""
+    graph = Graph()
+    value = graph.input("x", ("N", channels, side, side), (1, channels, side, side))
+    for i in range(pools):
+        value = graph("max_pool2d", f"pool{i}", value, kernel=3, stride=1, padding=1)
+    plan = build_plan(graph.build(value), [(1, channels, side, side)], Machine(lanes=16))
+    assert {step.kernel for step in plan.steps if "max" in step.kernel} == {kernel}
 
 
 def test_longest_run() -> None:
