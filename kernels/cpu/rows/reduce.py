@@ -213,10 +213,11 @@ def _arg(extreme, negate):
                 best = -best
             at, by = (length - 1) // LANES * LANES if s.last else 0, -LANES if s.last else LANES
             bits = found(x, at, length, best)
-            while bits == 0:
+            while bits == 0 and 0 <= at + by < length:
                 at += by
                 bits = found(x, at, length, best)
-            at += 63 - leading_zeros(bits) if s.last else trailing_zeros(bits)
+            if bits != 0:
+                at += 63 - leading_zeros(bits) if s.last else trailing_zeros(bits)
             store_cell(y, at)
             x += s.x2
             y += s.y2
