@@ -2,8 +2,8 @@
 
 The rows of a line's windows are reduced into a line in scratch memory, between neutral elements where windows
 reach beyond the image. Windows are then reduced along that line, a register of neighbouring windows at a
-time. Several lines go before that: a load that spans two stores waits until both have left the core. The
-order is that of `pool`: each column from the top down, then the columns from left to right.
+time. Several lines are reduced before: loads that span two stores need not wait for them, and calls are few.
+The order is that of `pool`: each column from the top down, then the columns from left to right.
 """
 
 import numpy as np
