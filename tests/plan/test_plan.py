@@ -61,6 +61,14 @@ def test_threads_that_may_sleep_want_more_work_than_a_team() -> None:
     assert build_plan(spec, [(1000, 1024)], Machine(threads=1)).threads == 1
 
 
+def test_a_pool_takes_a_cycle_for_an_operation() -> None:
+    """As multiply-adds, of which four a cycle are done, these 78,000 cycles would be too few for threads."""
+    g = Graph()
+    x = g.input("x", ("N", 64, 28, 28), (1, 64, 28, 28))
+    spec = g.build(g("max_pool2d", "y", x, kernel=5, stride=1, padding=2))
+    assert build_plan(spec, [(1, 64, 28, 28)], Machine(threads=2)).threads == 2
+
+
 @pytest.mark.parametrize("arch", ["densenet121", "inception_v3", "googlenet", "squeezenet1_1"])
 def test_concat_copies_nothing(arch: str) -> None:
     copies = [step.layers for step in plan_of(arch).steps if step.kernel == "copy"]
