@@ -39,6 +39,7 @@ ROWS = frozenset(
 )  # fmt: skip
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 LARGE = 8  # registers of a plane from which on it is best reduced as it lies
+MANY = 8  # groups of an image's channels that threads share out as rows
 PAIR = 2  # the last axis of complex numbers
 
 
@@ -117,9 +118,13 @@ def _links(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, set[str]]:
 
 
 def _large(spec: ModelSpec, shapes: Mapping[str, Shape], lanes: int) -> frozenset[str]:
-    """The pools whose planes keep most lanes of a register of neighbouring pixels busy."""
+    """The pools whose planes keep most lanes of a register of neighbouring pixels busy, and the norms of so
+    many groups that threads share them out.
+    """
     found = set()
     for node in spec.nodes:
+        if node.op == "group_norm" and node.attrs["num_groups"] >= MANY:
+            found.add(node.name)
         if node.op in POOLS:
             *_, height, width = shapes[node.inputs[0]]
             whole = shapes[node.name][2:] == (1, 1)
@@ -131,18 +136,20 @@ def _large(spec: ModelSpec, shapes: Mapping[str, Shape], lanes: int) -> frozense
 def _planes(
     spec: ModelSpec, shapes: Mapping[str, Shape], linked: Mapping[str, set[str]], lanes: int
 ) -> frozenset[str]:
-    """The pools that are best taken plane by plane, if no image is joined to them: those of few channels, and
-    those of large planes with no other sliding window, for which it does not pay to turn images there and
-    back.
+    """What is best taken plane by plane, if no image is joined to it: pools of few channels; pools of large
+    planes with no other sliding window, for which it does not pay to turn images there and back; norms of
+    many groups.
     """
     pools = {node.name: node.op for node in spec.nodes if node.op in POOLS}
     sliding = {name for name, op in pools.items() if not op.startswith("adaptive")}
     large = _large(spec, shapes, lanes)
-    return frozenset(
+    found = {
         name
         for name in pools
         if _few(shapes[name], lanes) or (name in large and len(_joined({name}, linked) & sliding) < 2)
-    )
+    }
+    norms = [node for node in spec.nodes if node.op == "group_norm" and node.name in large]
+    return frozenset(found.union(node.name for node in norms))
 
 
 def _joined(found: set[str], linked: Mapping[str, set[str]]) -> set[str]:

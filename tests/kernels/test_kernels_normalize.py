@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.check import TINY, Array, rel_l2
 from support.graphs import Graph, one_op
-from support.kernel_checks import check, check_in_every_layout, ran
+from support.kernel_checks import check, check_in_every_layout, pixels, ran
 from support.noise import noise
 
 from bslite import ModelSpec, reference
@@ -67,8 +67,9 @@ GROUPS = [(1, 1), (3, 3), (3, 1), (17, 17), (33, 11), (33, 3), (64, 32), (130, 2
 @pytest.mark.parametrize("image", [(1, 2), (7, 5), (40, 33)])
 def test_group_norm(channels: int, groups: int, image: tuple[int, int]) -> None:
     x = noise(2, channels, *image)
-    check(one_op("group_norm", x, **affine(channels), num_groups=groups), x)
-    check(one_op("group_norm", x, num_groups=groups), x)
+    for lies in (x, pixels(x)):  # of many groups, as rows and as an image
+        check(one_op("group_norm", x, **affine(channels), num_groups=groups), lies)
+        check(one_op("group_norm", x, num_groups=groups), lies)
 
 
 @pytest.mark.parametrize("rest", [(), (1,), (6,), (1021,), (2, 3), (3, 4, 5), (2, 3, 2, 3)])
@@ -77,11 +78,17 @@ def test_group_norm_of_any_rank(rest: tuple[int, ...]) -> None:
     check(one_op("group_norm", x, **affine(12), num_groups=3), x)
 
 
-@pytest.mark.parametrize("groups", [1, 2, 6])
+@pytest.mark.parametrize("groups", [1, 2, 12])
 def test_group_norm_in_every_layout(groups: int) -> None:
     check_in_every_layout(
-        lambda g, v: g("group_norm", "norm", v, **affine(6), num_groups=groups), noise(2, 6, 6, 7)
+        lambda g, v: g("group_norm", "norm", v, **affine(12), num_groups=groups), noise(2, 12, 6, 7)
     )
+
+
+@pytest.mark.parametrize("role", ["weight", "bias"])
+def test_group_norm_of_planes_that_are_only_scaled_or_shifted(role: str) -> None:
+    x = noise(2, 16, 5, 9)
+    check(one_op("group_norm", x, **{role: affine(16)[role]}, num_groups=8), x)
 
 
 def test_group_norm_of_axes_that_do_not_merge() -> None:

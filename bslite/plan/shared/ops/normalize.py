@@ -1,10 +1,11 @@
 """Lowerings of normalisations. Batch norm is elementwise instead: its statistics are parameters."""
 
+from bslite.kernels.contracts.activation import IDENTITY
 from bslite.kernels.contracts.rows import GroupWork, Norm, NormWork, ResponseWork
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import NO_HALO, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.shared.rows import axis_of, parameters, row_layer
 
 
@@ -48,7 +49,12 @@ def lower_lrn(b: AnyBuilder, layer: Layer) -> None:
 
 @lowers("group_norm")
 def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
-    """Lower a group norm in three steps: statistics of channels, then those of groups, then every pixel."""
+    """Lower a group norm in three steps: statistics of channels, then those of groups, then every pixel. Of
+    planes, in two: each group is a row; then every channel is scaled and shifted.
+    """
+    if len(b.shapes[layer.name]) == 4 and b.inner(layer.name) != 1:
+        _by_rows(b, layer)
+        return
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     y, home = b.writable(layer.name, 1)
     attrs = layer.node.attrs
@@ -61,3 +67,19 @@ def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
         assert done
     if y is not home:
         b.copy(y, home)
+
+
+def _by_rows(b: AnyBuilder, layer: Layer) -> None:
+    """Append the steps of a group norm of planes of contiguous elements."""
+    shape, groups = b.shapes[layer.name], layer.node.attrs["num_groups"]
+    rows = (shape[0], groups, size_of(shape) // max(1, shape[0] * groups))
+    y = b.write(layer.name)
+    numbers = [(role, at) for role in ("weight", "bias") for at in parameters(b, layer, role) if at]
+    normed = b.dense(shape)
+    work = NormWork(Norm.LAYER, float(layer.node.attrs["eps"]))
+    x = b.flat(b.values[layer.node.inputs[0]])
+    b.target.row_step(b, work, b.reshaped(x, rows), b.reshaped(normed, rows), 2)
+    along = tuple(int(axis == 1) for axis in range(len(shape)))
+    operands = [normed, *(View(at.buffer, at.at, shape, along) for _, at in numbers)]
+    function = {(): "copy", ("weight",): "mul", ("bias",): "add"}.get(tuple(r for r, _ in numbers), "affine")
+    b.target.elementwise_step(b, function, operands, y, IDENTITY, None)
