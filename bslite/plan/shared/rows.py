@@ -2,6 +2,7 @@
 
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import RowWork
+from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.layouts import FEW
@@ -11,7 +12,7 @@ def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
     """Append the steps of a layer that does ``work`` along ``axis`` of its input."""
     name = layer.node.inputs[0]
     inner = b.inner(name)
-    lanes = inner != axis and b.shapes[name][inner] > FEW and b.target.in_lanes(work)
+    lanes = inner != axis and b.shapes[name][inner] > FEW and b.target.in_lanes(work) and not _moved(b, name)
     x = b.read(name, inner if lanes else axis, exact=True)
     y, home = b.writable(layer.name, inner if lanes else axis)
     if lanes:
@@ -20,6 +21,13 @@ def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
         b.target.row_step(b, work, x, y, axis)
     if y is not home:
         b.copy(y, home)
+
+
+def _moved(b: AnyBuilder, name: str) -> bool:
+    """Whether a value is another one whose elements were moved: as a view it lies in any order, and has to be
+    copied either way. By the model alone, as bits must not depend on what a plan fuses.
+    """
+    return any(n.name == name and n.declaration.kind is Kind.MOVEMENT for n in b.spec.nodes)
 
 
 def axis_of(b: AnyBuilder, layer: Layer) -> int:
