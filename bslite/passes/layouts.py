@@ -54,7 +54,7 @@ def channels_second(
     registers, if it pools planes, too. Found once for sizes that are alike.
     """
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
-    alike = sizes, _large(spec, shapes, lanes), frozenset(lie_so), bool(lanes)
+    alike = sizes, _large(spec, shapes, lanes) if lanes else None, frozenset(lie_so)
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
         known[alike] = _channels_second(spec, shapes, lie_so, lanes)
@@ -118,13 +118,9 @@ def _links(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, set[str]]:
 
 
 def _large(spec: ModelSpec, shapes: Mapping[str, Shape], lanes: int) -> frozenset[str]:
-    """The pools whose planes keep most lanes of a register of neighbouring pixels busy, and the norms of so
-    many groups that threads share them out.
-    """
+    """The pools whose planes keep most lanes of a register of neighbouring pixels busy."""
     found = set()
     for node in spec.nodes:
-        if node.op == "group_norm" and node.attrs["num_groups"] >= MANY:
-            found.add(node.name)
         if node.op in POOLS:
             *_, height, width = shapes[node.inputs[0]]
             whole = shapes[node.name][2:] == (1, 1)
@@ -148,8 +144,8 @@ def _planes(
         for name in pools
         if _few(shapes[name], lanes) or (name in large and len(_joined({name}, linked) & sliding) < 2)
     }
-    norms = [node for node in spec.nodes if node.op == "group_norm" and node.name in large]
-    return frozenset(found.union(node.name for node in norms))
+    norms = [node for node in spec.nodes if node.op == "group_norm"]
+    return frozenset(found.union(node.name for node in norms if node.attrs["num_groups"] >= MANY))
 
 
 def _joined(found: set[str], linked: Mapping[str, set[str]]) -> set[str]:

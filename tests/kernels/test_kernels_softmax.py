@@ -9,6 +9,9 @@ from support.graphs import Graph, one_op
 from support.kernel_checks import check, check_in_every_layout, ran
 from support.noise import noise
 
+from bslite.machine import Machine
+from bslite.plan import build_plan
+
 OPS = ("softmax", "log_softmax")
 LENGTHS = (1, 2, 3, 15, 16, 17, 33, 63, 64, 65, 130, 1000)
 
@@ -83,3 +86,16 @@ def test_log_of_long_rows() -> None:
     x = noise(2, 100_003)
     y = ran(one_op("log_softmax", x), x).astype(np.float64)
     assert np.abs(np.exp(y).sum(1) - 1).max() < 32 * TINY
+
+
+def test_lanes_where_the_value_lies_so() -> None:
+    """A view of another value lies in any order: it is copied into rows, by the model alone."""
+    for turned, kernel in ((False, "softmax_lanes"), (True, "softmax")):
+        graph = Graph()
+        value = graph.input("x", ("N", 12, 9, 20), (1, 12, 9, 20))
+        if turned:
+            value = graph("permute", "turned", value, order=(0, 1, 3, 2))
+        spec = graph.build(graph("softmax", "softmax", value, axis=2))
+        kernels = {step.kernel for step in build_plan(spec, [(1, 12, 9, 20)], Machine()).steps}
+        assert {name for name in kernels if "softmax" in name} == {kernel}
+        check(spec, noise(1, 12, 9, 20))

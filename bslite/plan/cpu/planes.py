@@ -19,8 +19,8 @@ def window_table(spans: Sequence[Span], stride: int) -> list[int]:
 
 
 class Along(NamedTuple):
-    """The windows along lines, if none were cut to the image: the first begins so far ``before`` it, each has
-    ``wide`` taps, ``stride`` elements after the last; a stride of 0 says that they are uneven.
+    """The windows along a line, if none were cut to the image: the first begins so far ``before`` it; each
+    has ``wide`` taps and begins ``stride`` elements after the one before it. A stride of 0: they are uneven.
     """
 
     before: int

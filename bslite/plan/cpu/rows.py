@@ -75,7 +75,7 @@ def lane_step(b: CpuBuilder, work: RowWork, x: View, y: View, axis: int, inner: 
         lane_step(b, work, plain_x, plain_y, axis, inner)
         b.copy(plain_y, y)
         return
-    lanes, length, channels = b.machine.lanes, x.shape[axis], x.shape[inner]
+    lanes, channels = b.machine.lanes, x.shape[inner]
     registers = -(-channels // lanes)
     wanted = -(-2 * b.machine.threads // max(1, size_of(tuple(sizes))))
     block = lanes * -(-registers // min(registers, wanted))
@@ -85,7 +85,8 @@ def lane_step(b: CpuBuilder, work: RowWork, x: View, y: View, axis: int, inner: 
     item_rows, items = share_rows(b.machine, rows, cycles)
     n, (xs, ys) = padded(sizes, [xs, ys], OUTER)
     along = RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows)
-    common = x.start, y.start, along, 4 * x.strides[axis], 4 * y.strides[axis], length, channels, block
+    by = in_bytes((x.strides[axis], y.strides[axis]))
+    common = x.start, y.start, along, x.shape[axis], *by, channels, block
     record: StepRecord
     if isinstance(work, SoftmaxWork):
         record = (LogSoftmaxLanes if work.log else SoftmaxLanes)(*common)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from bslite.kernels.contracts.record import Operand
+from bslite.ops import Shape
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.views import View
 from bslite.plan.shared.activation import activation, affine
@@ -12,11 +14,13 @@ def normed(b: AnyBuilder, norm: Node | None, after: Node | None, x: View, y: Vie
     """Append ``y = x*scale + shift`` per channel, of a batch norm if there is one, and the activation after
     it.
     """
-    numbers = affine(b, norm)
-    along = tuple(int(axis == 1) for axis in range(len(x.shape)))
-    per_channel = [View(number.buffer, number.at, x.shape, along) for number in numbers or ()]
-    function = "affine" if per_channel else "copy"
-    b.target.elementwise_step(b, function, [x, *per_channel], y, activation(after), None)
+    numbers = [per_channel(number, x.shape) for number in affine(b, norm) or ()]
+    b.target.elementwise_step(b, "affine" if numbers else "copy", [x, *numbers], y, activation(after), None)
+
+
+def per_channel(numbers: Operand, shape: Shape) -> View:
+    """One of the ``numbers`` for each channel, axis 1, of values of this shape."""
+    return View(numbers.buffer, numbers.at, shape, tuple(int(axis == 1) for axis in range(len(shape))))
 
 
 def in_plain_order(b: AnyBuilder, operands: Sequence[View], y: View) -> tuple[list[View], View]:

@@ -2,9 +2,9 @@
 
 from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.rows import RowWork
-from bslite.ops import Kind
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
+from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.layouts import FEW
 
 
@@ -12,7 +12,7 @@ def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
     """Append the steps of a layer that does ``work`` along ``axis`` of its input."""
     name = layer.node.inputs[0]
     inner = b.inner(name)
-    lanes = inner != axis and b.shapes[name][inner] > FEW and b.target.in_lanes(work) and not _moved(b, name)
+    lanes = inner != axis and b.shapes[name][inner] > FEW and b.target.in_lanes(work) and not _viewed(b, name)
     x = b.read(name, inner if lanes else axis, exact=True)
     y, home = b.writable(layer.name, inner if lanes else axis)
     if lanes:
@@ -23,11 +23,11 @@ def row_layer(b: AnyBuilder, layer: Layer, work: RowWork, axis: int) -> None:
         b.copy(y, home)
 
 
-def _moved(b: AnyBuilder, name: str) -> bool:
-    """Whether a value is another one whose elements were moved: as a view it lies in any order, and has to be
-    copied either way. By the model alone, as bits must not depend on what a plan fuses.
+def _viewed(b: AnyBuilder, name: str) -> bool:
+    """Whether a value is a view of another one: it lies in any order, and may have to be copied either way.
+    By the model alone, as bits must not depend on what a plan fuses.
     """
-    return any(n.name == name and n.declaration.kind is Kind.MOVEMENT for n in b.spec.nodes)
+    return any(node.name == name and node.op in VIEW_OPS for node in b.spec.nodes)
 
 
 def axis_of(b: AnyBuilder, layer: Layer) -> int:

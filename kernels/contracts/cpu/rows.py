@@ -123,17 +123,13 @@ class CumProd(CumSum, kernel="cumprod"):
     """Running products, with the fields of `CumSum`."""
 
 
-class LaneRecord(StepRecord):
+class LaneRecord(RowRecord):
     """Base of the records of lane kernels: ``length`` elements of x, ``x_by`` apart, make as many of y, of
     each of ``channels`` contiguous lanes; a row of ``along`` is a block of ``block`` of these.
     """
 
-    x: Operand
-    y: Operand
-    along: RowAxes
     x_by: int
     y_by: int
-    length: int
     channels: int
     block: int
 

@@ -11,15 +11,9 @@ Three = tuple[int, int, int]
 Four = tuple[int, int, int, int]
 
 
-class Pool(StepRecord):
-    """Pooling over images with channels innermost; an item is a band of output lines of some channels.
-
-    ``rows`` and ``cols`` are tables of each window's span, by output line and pixel: the first byte, the
-    count, and its share of the divisor. ``x_row``, ``x_pixel``: strides between the rows and columns of a
-    window. ``plane_lines``: output lines of a plane of a volume. From ``run_first`` on, ``run_pixels``
-    windows of a line have ``run_wide`` columns, a distance of ``run_stride``, and one share of the divisor.
-    They go in ``strips`` of ``strip`` pixels, all lines of a strip before the next: the rows that lines share
-    are still in L1.
+class Windows(StepRecord):
+    """Base of the records of pools. ``rows`` and ``cols`` are tables of each window's span, by output line
+    and pixel: the first byte, the count, and its share of the divisor. ``x_row``: between rows of a window.
     """
 
     x: Operand
@@ -30,15 +24,26 @@ class Pool(StepRecord):
     epilogue: Epilogue
     x_image: int
     x_row: int
-    x_pixel: int
     y_image: int
-    y_plane: int
     y_line: int
-    y_pixel: int
-    plane_lines: int
     lines: int
     pixels: int
     channels: int
+
+
+class Pool(Windows):
+    """Pooling over images with channels innermost; an item is a band of output lines of some channels.
+
+    ``x_pixel``: between columns of a window. ``plane_lines``: output lines of a plane of a volume. From
+    ``run_first`` on, ``run_pixels`` windows of a line have ``run_wide`` columns, a distance of
+    ``run_stride``, and one share of the divisor. They go in ``strips`` of ``strip`` pixels, all lines of a
+    strip before the next: the rows that lines share are still in L1.
+    """
+
+    x_pixel: int
+    y_plane: int
+    y_pixel: int
+    plane_lines: int
     shares: Shares
     run_first: int
     run_pixels: int
@@ -56,35 +61,22 @@ class AvgPool(Pool, kernel="avg_pool"):
     """The sum of each window divided by a divisor."""
 
 
-class Planes(StepRecord):
+class Planes(Windows):
     """Pooling over planes of contiguous pixels; an item is a band of output lines of ``item_planes`` planes.
 
-    ``rows`` and ``cols`` are tables as of `Pool`. ``planes``: images times channels. The rows of a line's
-    windows are reduced to one of ``width`` elements, with ``before`` neutral ones in front, in a ``line`` of
-    scratch memory, `AT_ONCE` of them one after the other. There, windows of ``wide`` elements, ``apart`` from
-    each other, begin every ``stride``; if that is none of `STRIDES`, at the places in ``cols``.
+    ``planes``: images times channels. The rows of a line's windows are reduced to one of ``width`` elements,
+    with ``before`` neutral ones in front, in a ``line`` of scratch memory, `AT_ONCE` of them one after the
+    other. There, windows of ``wide`` elements, ``apart`` from each other, begin every ``stride``; if that is
+    none of `STRIDES`, at the places in ``cols``.
     """
 
     STRIDES: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
     AT_ONCE: ClassVar[int] = 8
 
-    x: Operand
-    y: Operand
-    rows: Operand
-    cols: Operand
-    affine: Affine
-    epilogue: Epilogue
-    x_image: int
     x_channel: int
-    x_row: int
-    y_image: int
     y_channel: int
-    y_line: int
-    channels: int
     planes: int
     width: int
-    lines: int
-    pixels: int
     before: int
     wide: int
     apart: int

@@ -79,14 +79,14 @@ def _lanes(combine, start):
     combine = register_jitable(combine)
 
     def body(s, x, y, length, left):
-        x_by, y_by = s.x_by, s.y_by
+        x_by, y_by, exclusive = s.x_by, s.y_by, s.exclusive
         if s.reverse:
             x, y, x_by, y_by = x + (length - 1) * x_by, y + (length - 1) * y_by, -x_by, -y_by
         total = splat_wide(start)
         for _ in range(length):
             before = total
             total = combine(total, widen(load_some(x, left)))
-            store_some(y, narrow(before if s.exclusive else total), left)
+            store_some(y, narrow(before if exclusive else total), left)
             x, y = x + x_by, y + y_by
 
     return body

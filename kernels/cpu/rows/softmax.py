@@ -87,37 +87,39 @@ def _log_softmax(s, item, x, y, length):
 
 
 @register_jitable
-def _most_of_lanes(s, x, length, left):
+def _most_of_lanes(x, by, length, left):
     most = splat(LOWEST)
     for _ in range(length):
         most = vmax_nan(most, load_some(x, left))
-        x += s.x_by
+        x += by
     return most
 
 
 def _softmax_lanes(s, x, y, length, left):
-    most, total, out = _most_of_lanes(s, x, length, left), splat_wide(0.0), y
+    x_by, y_by = s.x_by, s.y_by
+    most, total, out = _most_of_lanes(x, x_by, length, left), splat_wide(0.0), y
     for _ in range(length):
         e = vecmath.exp(load_some(x, left) - most)
         store_some(out, e, left)
         total = total + widen(e)
-        x, out = x + s.x_by, out + s.y_by
+        x, out = x + x_by, out + y_by
     divisor = narrow(total)
     inverse = splat(f(1.0)) / divisor
     for _ in range(length):
         store_some(y, divide(load_some(y, left), divisor, inverse), left)
-        y += s.y_by
+        y += y_by
 
 
 def _log_softmax_lanes(s, x, y, length, left):
-    most, total, place = _most_of_lanes(s, x, length, left), splat_wide(0.0), x
+    x_by, y_by = s.x_by, s.y_by
+    most, total, place = _most_of_lanes(x, x_by, length, left), splat_wide(0.0), x
     for _ in range(length):
         total = total + widen(vecmath.exp(load_some(place, left) - most))
-        place += s.x_by
+        place += x_by
     log = veclog.log(narrow(total))
     for _ in range(length):
         store_some(y, load_some(x, left) - most - log, left)
-        x, y = x + s.x_by, y + s.y_by
+        x, y = x + x_by, y + y_by
 
 
 softmax = row_kernel(Softmax, _softmax)

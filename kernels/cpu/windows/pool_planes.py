@@ -6,6 +6,8 @@ time. Several lines are reduced before: loads that span two stores need not wait
 The order is that of `pool`: each column from the top down, then the columns from left to right.
 """
 
+import operator
+
 import numpy as np
 from llvmlite import ir
 from numba.extending import register_jitable
@@ -60,22 +62,8 @@ def _every(stride):
 
 @register_jitable
 def _larger(a, b):
-    return vmax_nan(a, b)
-
-
-@register_jitable
-def _sum(a, b):
-    return a + b
-
-
-@register_jitable
-def _larger_one(a, b):
+    """The larger of two numbers, as `vmax_nan`."""
     return a if a > b or a != a else b
-
-
-@register_jitable
-def _sum_one(a, b):
-    return f(a + b)
 
 
 def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
@@ -137,6 +125,18 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
     along_3, along_4 = across(_every(3), 3), across(_every(4), 4)
 
     @register_jitable
+    def along(stride, *operands):
+        """The sweep for the stride, one of `Planes.STRIDES`."""
+        if stride == 1:
+            along_1(*operands)
+        elif stride == 2:
+            along_2(*operands)
+        elif stride == 3:
+            along_3(*operands)
+        else:
+            along_4(*operands)
+
+    @register_jitable
     def one_by_one(line, lines, between, cols, apart, pixels, reduced):
         """Reduces windows of any width and place, one after the other."""
         for _ in range(lines):
@@ -193,18 +193,9 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
                     divisors(of_columns, share, pixels, shares)
                     known = share
                 down(x, rows + line * ENTRY, lines, row, width, inner, each)
-                if stride == 1:
-                    along_1(scratch, lines, each, wide, apart, pixels, shares, y, y_line,
-                            affine, scale, shift, lo, hi)  # fmt: skip
-                elif stride == 2:
-                    along_2(scratch, lines, each, wide, apart, pixels, shares, y, y_line,
-                            affine, scale, shift, lo, hi)  # fmt: skip
-                elif stride == 3:
-                    along_3(scratch, lines, each, wide, apart, pixels, shares, y, y_line,
-                            affine, scale, shift, lo, hi)  # fmt: skip
-                elif stride == 4:
-                    along_4(scratch, lines, each, wide, apart, pixels, shares, y, y_line,
-                            affine, scale, shift, lo, hi)  # fmt: skip
+                if 1 <= stride <= 4:
+                    along(stride, scratch, lines, each, wide, apart, pixels, shares, y, y_line,
+                          affine, scale, shift, lo, hi)  # fmt: skip
                 else:
                     one_by_one(inner, lines, each, cols, apart, pixels, reduced)
                     along_1(reduced, lines, whole, 1, 0, pixels, shares, y, y_line,
@@ -217,5 +208,5 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
     return step_kernel(contract)(pool)
 
 
-max_planes = _planes(MaxPlanes, _larger, _larger_one, f(-np.inf), summed=False)
-avg_planes = _planes(AvgPlanes, _sum, _sum_one, f(0.0), summed=True)
+max_planes = _planes(MaxPlanes, vmax_nan, _larger, f(-np.inf), summed=False)
+avg_planes = _planes(AvgPlanes, operator.add, operator.add, f(0.0), summed=True)

@@ -5,7 +5,8 @@ from bslite.kernels.contracts.rows import GroupWork, Norm, NormWork, ResponseWor
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, contiguous, size_of
+from bslite.plan.shared.elementwise import per_channel
 from bslite.plan.shared.rows import axis_of, parameters, row_layer
 
 
@@ -71,15 +72,16 @@ def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
 
 def _by_rows(b: AnyBuilder, layer: Layer) -> None:
     """Append the steps of a group norm of planes of contiguous elements."""
-    shape, groups = b.shapes[layer.name], layer.node.attrs["num_groups"]
-    rows = (shape[0], groups, size_of(shape) // max(1, shape[0] * groups))
-    y = b.write(layer.name)
-    numbers = [(role, at) for role in ("weight", "bias") for at in parameters(b, layer, role) if at]
-    normed = b.dense(shape)
-    work = NormWork(Norm.LAYER, float(layer.node.attrs["eps"]))
-    x = b.flat(b.values[layer.node.inputs[0]])
-    b.target.row_step(b, work, b.reshaped(x, rows), b.reshaped(normed, rows), 2)
-    along = tuple(int(axis == 1) for axis in range(len(shape)))
-    operands = [normed, *(View(at.buffer, at.at, shape, along) for _, at in numbers)]
-    function = {(): "copy", ("weight",): "mul", ("bias",): "add"}.get(tuple(r for r, _ in numbers), "affine")
-    b.target.elementwise_step(b, function, operands, y, IDENTITY, None)
+    shape, attrs = b.shapes[layer.name], layer.node.attrs
+    rows = (shape[0], attrs["num_groups"], size_of(shape[1:]) // attrs["num_groups"])
+    x, y = b.flat(b.values[layer.node.inputs[0]]), b.write(layer.name)
+    weight, bias = parameters(b, layer, "weight", "bias")
+    plain = weight is bias is None
+    made = (y.reshape(rows) if plain else None) or b.dense(rows)
+    work = NormWork(Norm.LAYER, float(attrs["eps"]))
+    b.target.row_step(b, work, b.reshaped(x, rows), made, 2)
+    if plain and made.buffer == y.buffer:
+        return
+    function = "affine" if weight and bias else "mul" if weight else "add" if bias else "copy"
+    numbers = [per_channel(number, shape) for number in (weight, bias) if number is not None]
+    b.target.elementwise_step(b, function, [b.reshaped(made, shape), *numbers], y, IDENTITY, None)
