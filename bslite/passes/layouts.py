@@ -6,6 +6,7 @@ ops around a value decide. What no op on images has made or takes needs no order
 the model's input, as its results are row-major, too.
 """
 
+import math
 from collections.abc import Collection, Mapping
 
 from bslite.ops import Kind, Shape
@@ -54,7 +55,8 @@ def channels_second(
     registers, if it pools planes, too. Found once for sizes that are alike.
     """
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
-    alike = sizes, _large(spec, shapes, lanes) if lanes else None, frozenset(lie_so)
+    large, resized = (_large(spec, shapes, lanes), _resized(spec, shapes)) if lanes else ((), {})
+    alike = sizes, large, frozenset(resized.items()), frozenset(lie_so)
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
         known[alike] = _channels_second(spec, shapes, lie_so, lanes)
@@ -74,27 +76,35 @@ def _few(shape: Shape, lanes: int) -> bool:
 def _channels_second(
     spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str], lanes: int
 ) -> frozenset[str]:
-    linked = _links(spec, shapes)
+    resized = _resized(spec, shapes) if lanes else {}
+    linked = _links(spec, shapes, resized)
     planes = _planes(spec, shapes, linked, lanes) if lanes else frozenset()
+    seeds = {
+        node.name
+        for node in spec.nodes
+        if node.declaration.plain in IMAGES and node.name not in planes and node.name not in resized
+    }
     windows: set[str] = set()
     images = set(lie_so)
-    below = set(lie_so)
     rows: set[str] = set()
     for node in spec.nodes:
         op, names = node.declaration.plain, _values(node, shapes)
         four = [n for n in names if len(shapes[n]) == 4]
-        if op in WINDOWS or op == "upsample":
+        if op in WINDOWS:
             windows.update(n for n in names if len(shapes[n]) != 4)
-        if op in IMAGES and node.name not in planes:
+        if node.name in seeds:
             images.update(four)
-            below.add(node.name)
         elif op in ROWS or (op in ALONG_AXIS and node.attrs["axis"] in (-1, 3)):
             rows.update(four)
         rows.update(n for n in four if _pairs(shapes[n]))
-        if not below.isdisjoint(node.inputs):
+    images = _joined(windows | images, linked)
+    below = set(lie_so) | seeds
+    for node in spec.nodes:
+        turns = node.name in resized and node.name not in images
+        if not (turns or below.isdisjoint(node.inputs)):
             below.add(node.name)
     below = {name for name in below if len(shapes[name]) == 4}
-    return frozenset(_joined(windows | images, linked) | below - _joined(rows, linked))
+    return frozenset(images | below - _joined(rows, linked))
 
 
 def _values(node: Node, shapes: Mapping[str, Shape]) -> list[str]:
@@ -103,12 +113,26 @@ def _values(node: Node, shapes: Mapping[str, Shape]) -> list[str]:
     return [n for n in (*read, node.name) if len(shapes.get(n, ())) in (3, 4, 5)]
 
 
-def _links(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, set[str]]:
-    """The values whose axes lie as each one's do: what a node of one rank keeps in place."""
+def _resized(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, bool]:
+    """The nodes that resize planes, and whether they let them grow: then what is read is worth turning."""
+    found = {}
+    for node in spec.nodes:
+        y = shapes[node.name]
+        axes = (2, 3) if node.op == "upsample" else node.attrs["axes"] if node.op == "resize" else ()
+        if len(y) == 4 and {axis % 4 for axis in axes} == {2, 3}:
+            found[node.name] = math.prod(y) >= math.prod(shapes[node.inputs[0]])
+    return found
+
+
+def _links(spec: ModelSpec, shapes: Mapping[str, Shape], resized: Mapping[str, bool]) -> dict[str, set[str]]:
+    """The values whose axes lie as each one's do: what a node of one rank keeps in place. Where planes grow
+    (see `_resized`), what is read need not lie as what is made.
+    """
     linked: dict[str, set[str]] = {}
     for node in spec.nodes:
         op = node.declaration.plain
-        if op in SAME_AXES or op in POOLS or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL):
+        keeps = op in SAME_AXES or op in POOLS or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL)
+        if not resized.get(node.name, not keeps):
             rank = len(shapes.get(node.name, ()))
             names = _values(node, shapes)
             for name in (n for n in names if len(shapes[n]) == rank and n != node.name):

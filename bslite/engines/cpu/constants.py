@@ -76,7 +76,7 @@ def _channels_padded(per_channel: Array, lanes: int, groups: int) -> Array:
 
 @recipe("offsets")
 def _offsets(params: Sequence[Array], values: Sequence[int]) -> Array:
-    return np.asarray(values, np.int64)
+    return aligned(np.asarray(values, np.int64))
 
 
 @recipe("panels")

@@ -46,6 +46,10 @@ class Target(Protocol[M, T, S]):
         """Whether elementwise kernels are as fast in any order of the axes."""
 
     @property
+    def any_planes(self) -> bool:
+        """Whether planes of contiguous pixels are resized as they lie."""
+
+    @property
     def pixel_padding(self) -> int:
         """Elements that keep pixels a page apart out of one set of L1."""
 
@@ -76,6 +80,9 @@ class Target(Protocol[M, T, S]):
 
     def resize_image(self, b: "Builder[M, T, S]", x: View, y: View, rows: Taps, cols: Taps) -> None:
         """Append ``y = x`` resized along rows, then columns, channels innermost, by one tap or two."""
+
+    def resize_planes(self, b: "Builder[M, T, S]", x: View, y: View, rows: Taps, cols: Taps) -> None:
+        """Append ``y = x`` resized along rows, then columns, pixels innermost, by any taps."""
 
     def row_step(self, b: "Builder[M, T, S]", work: RowWork, x: View, y: View, axis: int) -> None:
         """Append ``work`` on rows from x to y, views of one shape in which ``axis`` is contiguous."""

@@ -8,7 +8,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.views import View
 from bslite.plan.cpu.epilogue import affine, epilogue
-from bslite.plan.cpu.sharing import share_rows
+from bslite.plan.cpu.sharing import share_planes
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.spans import Span
 
@@ -49,15 +49,13 @@ def pool_planes(
     work = n * channels * lines * (2.0 * tall * -(-width // lanes) + 4.0 * registers * wide + 30.0)
     if not stride:
         work += n * channels * lines * 4.0 * sum(s.length for s in cols)
-    item_planes, groups = share_rows(b.machine, n * channels, work)
-    band_lines, bands = share_rows(b.machine, lines, work) if groups < b.machine.threads else (lines, 1)
+    shares, items = share_planes(b.machine, n * channels, lines, work)
     record = kernel(
         x.start, y.start, Operand(b.const("offsets", values=window_table(rows, 4 * xl)), 0),
         Operand(b.const("offsets", values=window_table(cols, 4)), 0), affine(b, layer.affine, x.start),
         epilogue(layer.activation), x_image=4 * xi, x_channel=4 * xk, x_row=4 * dilation[0] * xl,
-        y_image=4 * yi, y_channel=4 * yk, y_line=4 * yl, channels=channels, planes=n * channels, width=width,
+        y_image=4 * yi, y_channel=4 * yk, y_line=4 * yl, channels=channels, shares=shares, width=width,
         lines=lines, pixels=pixels, before=before, wide=wide, apart=apart, stride=stride, line=line,
-        item_planes=item_planes, band_lines=band_lines, bands=bands,
     )  # fmt: skip
     scratch = Planes.AT_ONCE * line + (3 + Planes.AT_ONCE * (not stride)) * registers * lanes
-    step(b, record, groups * bands, [x], [y], scratch=scratch)
+    step(b, record, items, [x], [y], scratch=scratch)

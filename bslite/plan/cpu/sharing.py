@@ -1,6 +1,6 @@
 """Cuts layers whose work is proportional to their size into items for the threads."""
 
-from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.kernels.contracts.cpu.shares import PlaneShares, Shares
 from bslite.machine import Machine
 
 ITEM_CYCLES = 1000  # an item should outweigh the cost of claiming it: some hundred cycles
@@ -26,6 +26,13 @@ def share_image(machine: Machine, images: int, lines: int, channels: int, cycles
     runs = -(-registers // RUN)
     block_registers = RUN * -(-runs // min(runs, -(-wanted // (images * bands))))
     return Shares(band_lines, bands, -(-registers // block_registers), block_registers)
+
+
+def share_planes(machine: Machine, planes: int, lines: int, cycles: float) -> tuple[PlaneShares, int]:
+    """Whole planes if they are enough, else bands of their lines; and the number of items."""
+    each, groups = share_rows(machine, planes, cycles)
+    band_lines, bands = share_rows(machine, lines, cycles) if groups < machine.threads else (lines, 1)
+    return PlaneShares(planes, each, band_lines, bands), groups * bands
 
 
 def share_rows(machine: Machine, rows: int, cycles: float) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from bslite.machine import Machine
 from bslite.plan.cpu.elementwise import elementwise_step
 from bslite.plan.cpu.group_norm import group_step
 from bslite.plan.cpu.ops.move import copy_step, fill_step, halo_step
-from bslite.plan.cpu.resize import resample_step, resize_step
+from bslite.plan.cpu.resize import resample_step, resize_planes, resize_step
 from bslite.plan.cpu.rows import in_lanes, lane_step, row_step
 from bslite.plan.cpu.tuning import Tuning
 
@@ -19,6 +19,7 @@ class Cpu:
     tuning: Tuning
     over_reads: bool = True
     any_order: bool = True
+    any_planes: bool = True
 
     @property
     def pixel_padding(self) -> int:
@@ -35,3 +36,4 @@ class Cpu:
     group_step = staticmethod(group_step)
     resample = staticmethod(resample_step)
     resize_image = staticmethod(resize_step)
+    resize_planes = staticmethod(resize_planes)

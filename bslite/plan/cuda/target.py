@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from bslite.explore.gpu import GpuMachine
 from bslite.kernels.contracts.rows import RowWork
+from bslite.ops.resized.resampling import Taps
 from bslite.plan.core.views import View
 from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.group_norm import group_step
@@ -22,6 +23,7 @@ class Gpu:
     tuning: Tuning
     over_reads: bool = False
     any_order: bool = False  # neighbouring threads take neighbouring elements
+    any_planes: bool = False  # neighbouring threads take neighbouring channels
     pixel_padding: int = 0  # none: shared memory has banks, and L2 is hashed
 
     copy = staticmethod(copy_step)
@@ -39,6 +41,10 @@ class Gpu:
     def lane_step(self, b: CudaBuilder, work: RowWork, x: View, y: View, axis: int, inner: int) -> None:
         """Unused, as no work is `in_lanes`."""
         raise AssertionError(f"{work} along axis {axis}")
+
+    def resize_planes(self, b: CudaBuilder, x: View, y: View, rows: Taps, cols: Taps) -> None:
+        """Unused, as no planes are resized as they lie."""
+        raise AssertionError(f"planes of {y}")
 
     def halo(self, b: CudaBuilder, view: View) -> None:
         """Unused: kernels test bounds, and no lowering asks for zeros around an image."""

@@ -1,6 +1,6 @@
 """Records of steps that resize. Strides are in bytes. A table lists the input lines of each output line."""
 
-from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.kernels.contracts.cpu.shares import PlaneShares, Shares
 from bslite.kernels.contracts.record import Operand, StepRecord
 
 
@@ -48,3 +48,32 @@ class ResizeNearest(ResizeImage, kernel="resize_nearest"):
 
 class ResizeLinear(ResizeImage, kernel="resize_linear"):
     """Linear resizing: sums of four pixels; a table's entry is two offsets and their weights, in cells."""
+
+
+class ResizePlanes(StepRecord, kernel="resize_planes"):
+    """Resizes both axes of planes of contiguous pixels; an item is a band of output lines of some planes.
+
+    The ``row_taps`` rows of an output line are mixed in ``picks`` registers of input pixels, of which each of
+    a register of neighbouring output pixels is made. ``rows`` holds an offset and a weight, in a cell, for
+    each tap. ``cols`` holds for each register of output pixels: for each of ``col_taps``, the lane of each of
+    the ``picks`` registers that an output pixel picks, or a negative number, and a register of weights; then
+    the offsets of these registers, in cells of 8 bytes, filled up to whole registers.
+    """
+
+    x: Operand
+    y: Operand
+    rows: Operand
+    cols: Operand
+    x_image: int
+    x_channel: int
+    y_image: int
+    y_channel: int
+    y_line: int
+    channels: int
+    shares: PlaneShares
+    width: int
+    lines: int
+    pixels: int
+    row_taps: int
+    col_taps: int
+    picks: int

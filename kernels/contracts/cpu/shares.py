@@ -10,3 +10,12 @@ class Shares(Record):
     bands: int
     blocks: int
     block_registers: int
+
+
+class PlaneShares(Record):
+    """``bands`` of lines x groups of ``item_planes`` of the ``planes``, which are images times channels."""
+
+    planes: int
+    item_planes: int
+    band_lines: int
+    bands: int

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Affine, Epilogue
-from bslite.kernels.contracts.cpu.shares import Shares
+from bslite.kernels.contracts.cpu.shares import PlaneShares, Shares
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
 
@@ -62,12 +62,12 @@ class AvgPool(Pool, kernel="avg_pool"):
 
 
 class Planes(Windows):
-    """Pooling over planes of contiguous pixels; an item is a band of output lines of ``item_planes`` planes.
+    """Pooling over planes of contiguous pixels; an item is a band of output lines of some planes.
 
-    ``planes``: images times channels. The rows of a line's windows are reduced to one of ``width`` elements,
-    with ``before`` neutral ones in front, in a ``line`` of scratch memory, `AT_ONCE` of them one after the
-    other. There, windows of ``wide`` elements, ``apart`` from each other, begin every ``stride``; if that is
-    none of `STRIDES`, at the places in ``cols``.
+    The rows of a line's windows are reduced to one of ``width`` elements, with ``before`` neutral ones in
+    front, in a ``line`` of scratch memory, `AT_ONCE` of them one after the other. There, windows of ``wide``
+    elements, ``apart`` from each other, begin every ``stride``; if that is none of `STRIDES`, at the places
+    in ``cols``.
     """
 
     STRIDES: ClassVar[tuple[int, ...]] = (1, 2, 3, 4)
@@ -75,16 +75,13 @@ class Planes(Windows):
 
     x_channel: int
     y_channel: int
-    planes: int
+    shares: PlaneShares
     width: int
     before: int
     wide: int
     apart: int
     stride: int
     line: int
-    item_planes: int
-    band_lines: int
-    bands: int
 
 
 class MaxPlanes(Planes, kernel="max_planes"):

@@ -89,3 +89,12 @@ def band_of(s, item):
     first, lanes = rest % s.bands * s.band_lines, s.block_registers * LANES
     last, channels = min(s.lines, first + s.band_lines), min(s.channels - block * lanes, lanes)
     return rest // s.bands, first, last, 4 * block * lanes, channels
+
+
+@register_jitable
+def planes_of(s, item):
+    """The part of an item where planes are cut by `PlaneShares`: the first and the past-the-last plane, and
+    line.
+    """
+    plane, line = item // s.bands * s.item_planes, item % s.bands * s.band_lines
+    return plane, min(s.planes, plane + s.item_planes), line, min(s.lines, line + s.band_lines)

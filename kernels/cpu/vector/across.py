@@ -2,9 +2,10 @@
 
 from llvmlite import ir
 
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, f32, i64, pointer, primitive, vec_t
 from bslite.kernels.cpu.vector.target import picks_lanes
 
+LANE_NUMBERS = ir.VectorType(I32, LANES)
 #: The instructions that pick lanes, by the lanes of a register.
 PICK = {8: "llvm.x86.avx2.permps", 16: "llvm.x86.avx512.permvar.sf.512"}
 
@@ -18,6 +19,21 @@ def picked_ir(builder, value, lanes):
         lane = builder.extract_element(lanes, ir.Constant(I32, i))
         found = builder.insert_element(found, builder.extract_element(value, lane), ir.Constant(I32, i))
     return found
+
+
+@primitive(vec_t, vec_t, i64)
+def picked(builder, value, address):
+    """In each lane, the lane of ``value`` that the int32 there in the register at ``address`` tells."""
+    return picked_ir(builder, value, builder.load(pointer(builder, address, LANE_NUMBERS), align=4))
+
+
+@primitive(vec_t, vec_t, i64, vec_t)
+def picked_or(builder, value, address, other):
+    """As `picked`, but ``other`` where the number is negative."""
+    lanes = builder.load(pointer(builder, address, LANE_NUMBERS), align=4)
+    told = builder.icmp_signed(">=", lanes, ir.Constant(LANE_NUMBERS, [0] * LANES))
+    inside = builder.and_(lanes, ir.Constant(LANE_NUMBERS, [LANES - 1] * LANES))
+    return builder.select(told, picked_ir(builder, value, inside), other)
 
 
 def pairwise(builder, value, combine):

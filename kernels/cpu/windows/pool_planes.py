@@ -15,7 +15,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.windows import AvgPlanes, MaxPlanes, Planes
 from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
-from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.runtime.record import planes_of, reader
 from bslite.kernels.cpu.vector.memory import (
     load,
     load_int,
@@ -160,9 +160,7 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
 
     def pool(step, bases, item, scratch):
         s = F(step, bases)
-        first_line = item % s.bands * s.band_lines
-        last_line = min(s.lines, first_line + s.band_lines)
-        first = item // s.bands * s.item_planes
+        first, last, first_line, last_line = planes_of(s, item)
         rows, cols, row, width, pixels = s.rows, s.cols, s.x_row, s.width, s.pixels
         wide, stride, apart, affine, activation = s.wide, s.stride, 4 * s.apart, s.affine, s.activation
         y_line, lo, hi, each = s.y_line, splat(s.lo), splat(s.hi), 4 * s.line
@@ -175,7 +173,7 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
             for pixel in range(whole // 4):
                 entry = cols + min(pixel, pixels - 1) * ENTRY
                 store_scalar(of_columns + 4 * pixel, f(load_int(entry + 16)))
-        for plane in range(first, min(s.planes, first + s.item_planes)):
+        for plane in range(first, last):
             image, channel = plane // s.channels, plane % s.channels
             x = s.x + image * s.x_image + channel * s.x_channel
             y = s.y + image * s.y_image + channel * s.y_channel + first_line * y_line

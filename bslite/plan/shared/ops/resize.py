@@ -1,25 +1,25 @@
-"""Lowerings of resizing: images along both axes in one step where rows and columns have one or two taps, else
-axis by axis. Channels are contiguous.
+"""Lowerings of resizing: along both axes in one step for planes, and for images where rows and columns have
+one or two taps, else axis by axis. Of images, channels are contiguous, of planes, pixels.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from bslite.ops.resized.resampling import Taps, outside, places, taps
 from bslite.ops.resized.upsample import tables
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import NO_HALO, View, channel_axis
+from bslite.plan.core.views import View, channel_axis
 
 
 @lowers("upsample")
 def lower_upsample(b: AnyBuilder, layer: Layer) -> None:
     """Lower `upsample` by torch's rules, in one step."""
-    x = b.read(layer.node.inputs[0], exact=True)
-    y, home = b.writable(layer.name, 1)
-    b.target.resize_image(b, x, y, *tables(x.shape, y.shape, layer.node.attrs))
-    if y is not home:
-        b.copy(y, home)
+    x, y = (b.shapes[name] for name in (layer.node.inputs[0], layer.name))
+    view, home = b.writable(layer.name, _inner(b, layer))
+    _in_one_step(b, layer, view, *tables(x, y, layer.node.attrs))
+    if view is not home:
+        b.copy(view, home)
 
 
 @lowers("resize")
@@ -28,16 +28,35 @@ def lower_resize(b: AnyBuilder, layer: Layer) -> None:
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     axes = places(x.shape, b.shapes[layer.name], attrs)
     by_axis = {axis: taps(place, attrs) for axis, place in axes.items()}
-    if len(x.shape) == 4 and list(by_axis) == [2, 3] and len(by_axis[2][0]) <= 2:
-        view = b.fresh(b.shapes[layer.name], 1, NO_HALO)
-        b.target.resize_image(b, b.read(layer.node.inputs[0], exact=True), view, by_axis[2], by_axis[3])
+    if _one_step(list(by_axis), len(x.shape), len(next(iter(by_axis.values()))[0]), _inner(b, layer)):
+        view, home = b.writable(layer.name, _inner(b, layer))
+        _in_one_step(b, layer, view, by_axis[2], by_axis[3])
     else:
-        view = _by_axes(b, x, by_axis)
+        view = home = _by_axes(b, x, by_axis)
+        b.alias(layer.name, view)
     if attrs["roi"]:
         for axis, place in axes.items():
             for i in outside(place, attrs["coordinates"]):
                 b.target.fill(b, view.slice(axis, i, i + 1), attrs["extrapolation"])
-    b.alias(layer.name, view)
+    if view is not home:
+        b.copy(view, home)
+
+
+def _inner(b: AnyBuilder, layer: Layer) -> int:
+    """The axis that is to be contiguous: the pixels of planes, else the channels."""
+    return 3 if b.target.any_planes and b.inner(layer.name) == 3 else 1
+
+
+def _one_step(axes: Sequence[int], rank: int, taps: int, inner: int) -> bool:
+    """Whether rows and columns are resized in one step, not axis by axis."""
+    return rank == 4 and (sorted(axes) == [2, 3] if inner == 3 else list(axes) == [2, 3] and taps <= 2)
+
+
+def _in_one_step(b: AnyBuilder, layer: Layer, y: View, rows: Taps, cols: Taps) -> None:
+    """Append the step that resizes both axes."""
+    inner = _inner(b, layer)
+    resize = b.target.resize_planes if inner == 3 else b.target.resize_image
+    resize(b, b.read(layer.node.inputs[0], inner, exact=True), y, rows, cols)
 
 
 def _by_axes(b: AnyBuilder, x: View, by_axis: Mapping[int, Taps]) -> View:
