@@ -221,3 +221,48 @@ def test_a_map_of_one_channel_is_written_in_place() -> None:
     steps = build_plan(simplify(spec), [(2, 6, 5, 8)], detect(2)).steps
     assert "outputs" not in [name for s in steps for name in s.layers]
     check(spec, noise(2, 6, 5, 8))
+
+
+@pytest.mark.parametrize(
+    ("before", "size", "after", "kernel"),
+    [
+        (False, 20, None, "resize_planes"),
+        (False, 5, None, "resize_planes"),
+        (True, 20, None, "resize_planes"),
+        (True, 20, "argmax", "resize_planes"),
+        (True, 5, None, "resize_linear"),
+        (False, 20, "conv2d", "resize_linear"),
+        (True, 20, "conv2d", "resize_linear"),
+    ],
+)
+def test_images_are_turned_before_they_grow(before: bool, size: int, after: str | None, kernel: str) -> None:
+    """What convolutions make and none reads is resized in the caller's order, unless it shrinks."""
+    g = Graph()
+    value = g.input("x", ("N", 6, 10, 10), (1, 6, 10, 10))
+    if before:
+        value = g("conv2d", "before", value, weight=noise(6, 6, 3, 3), padding=1)
+    value = g("upsample", "resized", value, mode="bilinear", size=size)
+    if after == "conv2d":
+        value = g("conv2d", "after", value, weight=noise(6, 6, 3, 3), padding=1)
+    elif after:
+        value = g(after, "after", value, axis=1)
+    spec = g.build(value)
+    plan = build_plan(simplify(spec), [(1, 6, 10, 10)], detect(2))
+    assert [step.kernel for step in plan.steps if "resize" in step.kernel] == [kernel]
+    x = noise(1, 6, 10, 10)
+    if after == "argmax":
+        want = reference.run(spec, [x], np.float64)[0]
+        np.testing.assert_array_equal(bslite.run(spec, x), want)
+    else:
+        check(spec, x)
+
+
+def test_sizes_decide_what_is_turned() -> None:
+    """One model, first with images that grow and then with images that shrink."""
+    g = Graph()
+    x = g.input("x", ("N", 6, "H", "W"), (1, 6, 10, 10))
+    made = g("conv2d", "conv", x, weight=noise(6, 6, 1, 1))
+    spec = simplify(g.build(g("upsample", "resized", made, mode="bilinear", size=20)))
+    for size, kernel in ((10, "resize_planes"), (30, "resize_linear")):
+        plan = build_plan(spec, [(1, 6, size, size)], detect(2))
+        assert [step.kernel for step in plan.steps if "resize" in step.kernel] == [kernel]
