@@ -3,7 +3,8 @@
 Values of rank 3 and 5 have them there if convolutions and pools work on them, else at the last axis, as
 features and tokens do. Values of rank 4 are images, or rows: heads of an attention, windows of tokens. The
 ops around a value decide. What no op on images has made or takes needs no order of its axes; it keeps that of
-the model's input, as its results are row-major, too.
+the model's input, as its results are row-major, too. Images that grow, and that no op on images reads
+then, are turned before they do.
 """
 
 import math
@@ -51,8 +52,9 @@ def channels_second(
 
     Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
     rank 4: those so joined to ops on images, or to the inputs that ``lie_so`` in memory; of all others those
-    that depend on one, unless they are joined to ops on rows, or to rows of pairs. ``lanes``: of a target's
-    registers, if it pools planes, too. Found once for sizes that are alike.
+    that depend on one, unless they are joined to ops on rows, or to rows of pairs, or only depend on one that
+    grew. ``lanes``: of a target's registers, if it pools and resizes planes, too. Found once for sizes that
+    are alike.
     """
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
     large, resized = (_large(spec, shapes, lanes), _resized(spec, shapes)) if lanes else ((), {})
