@@ -40,6 +40,8 @@ ROWS = frozenset(
      "rms_norm")
 )  # fmt: skip
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
+#: Views that may make tokens of images.
+TOKENS = frozenset(("reshape", "permute", "flatten"))
 LARGE = 8  # registers of a plane from which on it is best reduced as it lies
 MANY = 8  # groups of an image's channels that threads share out as rows
 PAIR = 2  # the last axis of complex numbers
@@ -116,13 +118,20 @@ def _values(node: Node, shapes: Mapping[str, Shape]) -> list[str]:
 
 
 def _resized(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, bool]:
-    """The nodes that resize planes, and whether they let them grow: then what is read is worth turning."""
+    """The nodes that resize planes, and whether they let them grow: then what is read is worth turning.
+
+    Not those whose results become tokens, which lie as pixels of images do: with channels last.
+    """
     found = {}
     for node in spec.nodes:
         y = shapes[node.name]
         axes = (2, 3) if node.op == "upsample" else node.attrs["axes"] if node.op == "resize" else ()
         if len(y) == 4 and {axis % 4 for axis in axes} == {2, 3}:
             found[node.name] = math.prod(y) >= math.prod(shapes[node.inputs[0]])
+    if found:
+        viewed = {name for node in spec.nodes if node.op in TOKENS for name in node.inputs}
+        viewed = _joined(viewed, _links(spec, shapes, {}))
+        found = {name: grown for name, grown in found.items() if name not in viewed}
     return found
 
 

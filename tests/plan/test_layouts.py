@@ -230,6 +230,7 @@ def test_a_map_of_one_channel_is_written_in_place() -> None:
         (False, 5, None, "resize_planes"),
         (True, 20, None, "resize_planes"),
         (True, 20, "argmax", "resize_planes"),
+        (True, 20, "flatten", "resize_linear"),
         (True, 5, None, "resize_linear"),
         (False, 20, "conv2d", "resize_linear"),
         (True, 20, "conv2d", "resize_linear"),
@@ -244,6 +245,8 @@ def test_images_are_turned_before_they_grow(before: bool, size: int, after: str 
     value = g("upsample", "resized", value, mode="bilinear", size=size)
     if after == "conv2d":
         value = g("conv2d", "after", value, weight=noise(6, 6, 3, 3), padding=1)
+    elif after == "flatten":
+        value = g("permute", "after", g(after, "flat", g("relu", "relu", value), start_axis=2), order=(0, 2, 1))
     elif after:
         value = g(after, "after", value, axis=1)
     spec = g.build(value)
