@@ -41,7 +41,7 @@ ROWS = frozenset(
 )  # fmt: skip
 ALONG_AXIS = frozenset(("softmax", "log_softmax", "normalize"))
 #: Views that may make tokens of images.
-TOKENS = frozenset(("reshape", "permute", "flatten"))
+VIEWS = frozenset(("reshape", "permute", "flatten"))
 LARGE = 8  # registers of a plane from which on it is best reduced as it lies
 MANY = 8  # groups of an image's channels that threads share out as rows
 PAIR = 2  # the last axis of complex numbers
@@ -59,11 +59,12 @@ def channels_second(
     are alike.
     """
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
-    large, resized = (_large(spec, shapes, lanes), _resized(spec, shapes)) if lanes else ((), {})
-    alike = sizes, large, frozenset(resized.items()), frozenset(lie_so)
+    large = _large(spec, shapes, lanes) if lanes else None
+    grows = _resized(spec, shapes) if lanes else {}
+    alike = sizes, large, frozenset(grows.items()), frozenset(lie_so)
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
-        known[alike] = _channels_second(spec, shapes, lie_so, lanes)
+        known[alike] = _channels_second(spec, shapes, lie_so, lanes, grows)
     return known[alike]
 
 
@@ -78,9 +79,16 @@ def _few(shape: Shape, lanes: int) -> bool:
 
 
 def _channels_second(
-    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str], lanes: int
+    spec: ModelSpec,
+    shapes: Mapping[str, Shape],
+    lie_so: Collection[str],
+    lanes: int,
+    grows: Mapping[str, bool],
 ) -> frozenset[str]:
-    resized = _resized(spec, shapes) if lanes else {}
+    # Results that become tokens had best lie as pixels of images do: with channels last.
+    viewed = {name for node in spec.nodes if node.op in VIEWS for name in node.inputs} if grows else set()
+    tokens = _joined(viewed, _links(spec, shapes)) if viewed else set()
+    resized = {name: grown for name, grown in grows.items() if name not in tokens}
     linked = _links(spec, shapes, resized)
     planes = _planes(spec, shapes, linked, lanes) if lanes else frozenset()
     seeds = {
@@ -118,32 +126,29 @@ def _values(node: Node, shapes: Mapping[str, Shape]) -> list[str]:
 
 
 def _resized(spec: ModelSpec, shapes: Mapping[str, Shape]) -> dict[str, bool]:
-    """The nodes that resize planes, and whether they let them grow: then what is read is worth turning.
-
-    Not those whose results become tokens, which lie as pixels of images do: with channels last.
-    """
+    """The nodes that resize planes, and whether they let them grow: then what is read is worth turning."""
     found = {}
     for node in spec.nodes:
         y = shapes[node.name]
         axes = (2, 3) if node.op == "upsample" else node.attrs["axes"] if node.op == "resize" else ()
         if len(y) == 4 and {axis % 4 for axis in axes} == {2, 3}:
             found[node.name] = math.prod(y) >= math.prod(shapes[node.inputs[0]])
-    if found:
-        viewed = {name for node in spec.nodes if node.op in TOKENS for name in node.inputs}
-        viewed = _joined(viewed, _links(spec, shapes, {}))
-        found = {name: grown for name, grown in found.items() if name not in viewed}
     return found
 
 
-def _links(spec: ModelSpec, shapes: Mapping[str, Shape], resized: Mapping[str, bool]) -> dict[str, set[str]]:
-    """The values whose axes lie as each one's do: what a node of one rank keeps in place. Where planes grow
-    (see `_resized`), what is read need not lie as what is made.
+def _links(
+    spec: ModelSpec, shapes: Mapping[str, Shape], resized: Mapping[str, bool] | None = None
+) -> dict[str, set[str]]:
+    """The values whose axes lie as each one's do: what a node of one rank keeps in place. Of nodes in
+    ``resized`` (see there), those that let planes grow do not, the others do.
     """
     linked: dict[str, set[str]] = {}
     for node in spec.nodes:
         op = node.declaration.plain
         keeps = op in SAME_AXES or op in POOLS or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL)
-        if not resized.get(node.name, not keeps):
+        if resized and node.name in resized:
+            keeps = not resized[node.name]
+        if keeps:
             rank = len(shapes.get(node.name, ()))
             names = _values(node, shapes)
             for name in (n for n in names if len(shapes[n]) == rank and n != node.name):

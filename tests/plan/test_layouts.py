@@ -246,7 +246,9 @@ def test_images_are_turned_before_they_grow(before: bool, size: int, after: str 
     if after == "conv2d":
         value = g("conv2d", "after", value, weight=noise(6, 6, 3, 3), padding=1)
     elif after == "flatten":
-        value = g("permute", "after", g(after, "flat", g("relu", "relu", value), start_axis=2), order=(0, 2, 1))
+        value = g(
+            "permute", "after", g(after, "flat", g("relu", "relu", value), start_axis=2), order=(0, 2, 1)
+        )
     elif after:
         value = g(after, "after", value, axis=1)
     spec = g.build(value)

@@ -46,7 +46,7 @@ class Target(Protocol[M, T, S]):
         """Whether elementwise kernels are as fast in any order of the axes."""
 
     @property
-    def any_planes(self) -> bool:
+    def resizes_planes(self) -> bool:
         """Whether planes of contiguous pixels are resized as they lie."""
 
     @property

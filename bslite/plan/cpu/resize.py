@@ -59,16 +59,17 @@ def _columns(cols: Taps, width: int, lanes: int) -> tuple[list[int], int]:
         registers.append(taken)
     loads = [_loads([tap.line for pixel in taken for tap in pixel], most, lanes) for taken in registers]
     picks = max(map(len, loads))
+    nowhere = struct.pack(f"{lanes}i", *[-1] * lanes)
     cells = bytearray()
     for taken, firsts in zip(registers, loads, strict=True):
-        firsts = firsts + [firsts[0]] * (picks - len(firsts))
+        missing = picks - len(firsts)
         for taps in zip(*taken, strict=True):
-            for i, first in enumerate(firsts):
-                held = [0 <= tap.line - first < lanes and first not in firsts[:i] for tap in taps]
-                told = [tap.line - first if h else -1 for tap, h in zip(taps, held, strict=True)]
-                cells += struct.pack(f"{lanes}i", *told)
+            for first in firsts:
+                held = range(first, first + lanes)
+                cells += struct.pack(f"{lanes}i", *(t.line - first if t.line in held else -1 for t in taps))
+            cells += nowhere * missing
             cells += struct.pack(f"{lanes}f", *(tap.weight for tap in taps))
-        cells += struct.pack(f"{picks}q", *(4 * first for first in firsts))
+        cells += struct.pack(f"{picks}q", *(4 * first for first in firsts), *[0] * missing)
         cells += bytes(-len(cells) % (4 * lanes))
     return list(struct.unpack(f"{len(cells) // 8}q", cells)), picks
 

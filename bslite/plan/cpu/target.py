@@ -19,7 +19,7 @@ class Cpu:
     tuning: Tuning
     over_reads: bool = True
     any_order: bool = True
-    any_planes: bool = True
+    resizes_planes: bool = True
 
     @property
     def pixel_padding(self) -> int:

@@ -23,7 +23,7 @@ class Gpu:
     tuning: Tuning
     over_reads: bool = False
     any_order: bool = False  # neighbouring threads take neighbouring elements
-    any_planes: bool = False  # neighbouring threads take neighbouring channels
+    resizes_planes: bool = False  # neighbouring threads take neighbouring channels
     pixel_padding: int = 0  # none: shared memory has banks, and L2 is hashed
 
     copy = staticmethod(copy_step)

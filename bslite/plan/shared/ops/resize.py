@@ -16,21 +16,26 @@ from bslite.plan.core.views import View, channel_axis
 def lower_upsample(b: AnyBuilder, layer: Layer) -> None:
     """Lower `upsample` by torch's rules, in one step."""
     x, y = (b.shapes[name] for name in (layer.node.inputs[0], layer.name))
-    view, home = b.writable(layer.name, _inner(b, layer))
-    _in_one_step(b, layer, view, *tables(x, y, layer.node.attrs))
+    inner = _inner(b, layer)
+    view, home = b.writable(layer.name, inner)
+    _in_one_step(b, layer, view, inner, tables(x, y, layer.node.attrs))
     if view is not home:
         b.copy(view, home)
 
 
 @lowers("resize")
 def lower_resize(b: AnyBuilder, layer: Layer) -> None:
-    """Lower `resize`: the axis that shrinks most comes first; elements beyond a crop are filled last."""
+    """Lower `resize`: the axis that shrinks most comes first, unless all go in one step; elements beyond a
+    crop are filled last.
+    """
     x, attrs = b.values[layer.node.inputs[0]], layer.node.attrs
     axes = places(x.shape, b.shapes[layer.name], attrs)
     by_axis = {axis: taps(place, attrs) for axis, place in axes.items()}
-    if _one_step(list(by_axis), len(x.shape), len(next(iter(by_axis.values()))[0]), _inner(b, layer)):
-        view, home = b.writable(layer.name, _inner(b, layer))
-        _in_one_step(b, layer, view, by_axis[2], by_axis[3])
+    inner, order = _inner(b, layer), list(by_axis)
+    of_images = order == [2, 3] and len(by_axis[2][0]) <= 2
+    if len(x.shape) == 4 and (of_images or (inner == 3 and order in ([2, 3], [3, 2]))):
+        view, home = b.writable(layer.name, inner)
+        _in_one_step(b, layer, view, inner, (by_axis[2], by_axis[3]))
     else:
         view = home = _by_axes(b, x, by_axis)
         b.alias(layer.name, view)
@@ -44,19 +49,13 @@ def lower_resize(b: AnyBuilder, layer: Layer) -> None:
 
 def _inner(b: AnyBuilder, layer: Layer) -> int:
     """The axis that is to be contiguous: the pixels of planes, else the channels."""
-    return 3 if b.target.any_planes and b.inner(layer.name) == 3 else 1
+    return 3 if b.target.resizes_planes and b.inner(layer.name) == 3 else 1
 
 
-def _one_step(axes: Sequence[int], rank: int, taps: int, inner: int) -> bool:
-    """Whether rows and columns are resized in one step, not axis by axis."""
-    return rank == 4 and (sorted(axes) == [2, 3] if inner == 3 else list(axes) == [2, 3] and taps <= 2)
-
-
-def _in_one_step(b: AnyBuilder, layer: Layer, y: View, rows: Taps, cols: Taps) -> None:
-    """Append the step that resizes both axes."""
-    inner = _inner(b, layer)
+def _in_one_step(b: AnyBuilder, layer: Layer, y: View, inner: int, both: Sequence[Taps]) -> None:
+    """Append the step that resizes rows and columns, with axis ``inner`` contiguous."""
     resize = b.target.resize_planes if inner == 3 else b.target.resize_image
-    resize(b, b.read(layer.node.inputs[0], inner, exact=True), y, rows, cols)
+    resize(b, b.read(layer.node.inputs[0], inner, exact=True), y, *both)
 
 
 def _by_axes(b: AnyBuilder, x: View, by_axis: Mapping[int, Taps]) -> View:
