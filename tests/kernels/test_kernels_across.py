@@ -9,6 +9,8 @@ from support.graphs import Graph
 from support.kernel_checks import check
 from support.noise import noise
 
+from bslite.kernels.contracts.cpu.elementwise import Elementwise
+from bslite.kernels.contracts.cpu.gemm import Conv
 from bslite.machine import Machine
 from bslite.passes import simplify
 from bslite.plan import build_plan
@@ -85,3 +87,30 @@ def test_for_which_sizes() -> None:
         assert tuple(along(spec, x, m) for m in (wide, narrow, thin)) == by_lanes, (outputs, k)
     short = noise(1, 6, 8, 8)
     assert not along(model(short, 1, 1), short, wide)
+
+
+@pytest.mark.parametrize("activation", ["", "relu", "tanh"])
+@pytest.mark.parametrize(
+    ("taps", "attrs"),
+    [
+        ((4, 4), {"stride": 2, "padding": 1}),
+        ((3, 5), {"stride": (1, 3), "padding": (0, 2), "output_padding": (0, 1)}),
+        ((3, 2), {"stride": 3, "dilation": (1, 2)}),
+        ((2, 2), {"stride": 2, "padding": 1}),
+        ((7,), {"stride": 4}),
+    ],
+)
+def test_phases_of_transposed_ones(taps: tuple[int, ...], attrs: dict[str, Any], activation: str) -> None:
+    """Lanes run along the sums of a phase; a function of few channels runs once all phases are there."""
+    x, op = noise(2, 90, *(6 + axis for axis, _ in enumerate(taps))), f"conv_transpose{len(taps)}d"
+    graph = Graph()
+    value = graph.input("x", x.shape)
+    value = graph(op, "conv", value, weight=noise(90, 3, *taps, seed=1), bias=noise(3, seed=2), **attrs)
+    spec = graph.build(graph(activation, "act", value) if activation else value)
+    check(spec, x)
+    plan = build_plan(simplify(spec), [x.shape], Machine(lanes=16))
+    phases = [s.record for s in plan.steps if isinstance(s.record, Conv)]
+    assert phases
+    assert all(phase.across_bytes or phase.taps == 0 for phase in phases)
+    apart = [s for s in plan.steps if isinstance(s.record, Elementwise)]
+    assert len(apart) == (activation == "tanh")

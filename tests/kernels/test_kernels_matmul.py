@@ -10,7 +10,9 @@ from support.kernel_checks import ran
 from support.noise import noise
 
 from bslite import reference
+from bslite.kernels.contracts.cpu.gemm import PackPanels
 from bslite.machine import Machine
+from bslite.passes import simplify
 from bslite.plan import build_plan
 from bslite.spec import ModelSpec
 
@@ -145,6 +147,57 @@ def test_a_matrix_that_is_not_packed(m: int, k: int, n: int, by_columns: bool) -
     plan = build_plan(spec, [i.shape for i in inputs], Machine())
     assert [type(step.record).__name__ for step in plan.steps] == ["Unpacked"]
     np.testing.assert_array_equal(ran(spec, *inputs), ran(packed, inputs[0]), strict=True)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 300, 40), (3, 33, 65), (16, 70, 17), (5, 1100, 40)])
+@pytest.mark.parametrize("heads", [1, 3])
+def test_matrices_that_are_not_packed(m: int, k: int, n: int, heads: int) -> None:
+    """Each has the bits of a weight that is a constant; heads lie beside one another, images apart."""
+    graph = Graph()
+    x, w = noise(2, heads, m, k), noise(2, k, heads * n, seed=1)
+    left, right = graph.input("x", x.shape), graph.input("w", w.shape)
+    right = graph("reshape", "split", right, shape=(2, k, heads, n))
+    right = graph("permute", "heads", right, order=(0, 2, 1, 3))
+    spec = graph.build(graph("matmul", "y", left, right))
+    plan = build_plan(simplify(spec), [x.shape, w.shape], Machine())
+    assert [type(step.record).__name__ for step in plan.steps] == ["Unpacked"]
+    got = ran(spec, x, w)
+    for image in range(2):
+        for head in range(heads):
+            part = np.ascontiguousarray(w[image, :, head * n : (head + 1) * n].T)
+            alone = ran(one_op("linear", (m, k), weight=part), x[image, head])
+            np.testing.assert_array_equal(got[image, head], alone, strict=True)
+
+
+def by_turned(images: int, m: int, k: int, n: int, activation: str = "") -> ModelSpec:
+    """``x [images, m, k]`` times ``w [images, n, k]``, turned."""
+    graph = Graph()
+    x, w = graph.input("x", (images, m, k)), graph.input("w", (images, n, k))
+    y = graph("matmul", "y", x, graph("permute", "turned", w, order=(0, 2, 1)))
+    return graph.build(graph(activation, "act", y) if activation else y)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_columns(n: int) -> None:
+    """Lanes run along the sums; a matrix alone has the bits of one in a batch."""
+    for m, k in ((1, 17), (9, 64), (37, 100), (5, 1030)):
+        x, w = noise(3, m, k), noise(3, k, n, seed=1)
+        check(one_op("matmul", x.shape, w.shape), x, w, terms=k)
+        rows, spec = np.ascontiguousarray(w.swapaxes(1, 2)), by_turned(3, m, k, n, "sigmoid")
+        got, exact = ran(spec, x, rows), reference.run(spec, [x, rows], np.float64)[0]
+        assert np.abs(got - exact).max() < 40 * TINY * max(1.0, np.abs(x @ w).max())
+        alone = ran(by_turned(1, m, k, n, "sigmoid"), x[:1], rows[:1])
+        np.testing.assert_array_equal(alone, got[:1], strict=True)
+
+
+def test_a_vector_times_rows() -> None:
+    """The rows of the second matrix, turned, are read as they lie; the vector alone is packed."""
+    for images, k, n in ((1, 64, 197), (6, 40, 33), (20, 19, 7)):
+        x, w, spec = noise(images, 1, k), noise(images, n, k, seed=1), by_turned(images, 1, k, n)
+        check(spec, x, w, terms=k)
+        plan = build_plan(simplify(spec), [x.shape, w.shape], Machine(lanes=16), layerwise=True)
+        packed = [s.record.matrices for s in plan.steps if isinstance(s.record, PackPanels)]
+        assert [(m.rows, m.cols) for m in packed] == [(1, k)]
 
 
 def test_when_a_matrix_is_packed() -> None:

@@ -373,6 +373,7 @@ recipe("row_split_panels")(_of_rows(_split_panels))
 recipe("picture_split_panels")(_of_rows(_split_panels, PICTURE))
 recipe("transposed_panels")(_of_phase(_panels))
 recipe("transposed_rounded_panels")(_of_phase(_rounded_panels))
+recipe("transposed_across")(_of_phase(_across))
 recipe("transposed_depthwise")(_of_phase(_depthwise))
 recipe("transposed_split_panels")(_of_phase(_split_panels))
 

@@ -145,14 +145,22 @@ def packing(b: CpuBuilder, weights: Matrices) -> Pack:
     return _packed_once(lambda tiling: pack(b, weights, tiling.width, tiling.tail, tiling.panels))
 
 
-def packing_across(b: CpuBuilder, weights: Matrices, window: Window) -> Pack:
-    """As `packing`, for sums along which lanes run: a matrix ``[outputs, depth]`` for each tap."""
-    w = volume(weights.memory)
-    turned = weights._replace(
-        rows=weights.cols, cols=weights.rows, row=weights.col, col=weights.row, taps=(0,),
-        sizes=tuple(a.taps for a in window), runs=tuple(w.strides[2:]),
-    )  # fmt: skip
-    return _packed_once(lambda _: pack(b, turned, 1, 1, -(-turned.cols // b.machine.lanes)))
+def packing_across(b: CpuBuilder, m: Matrices) -> Pack:
+    """As `packing`, for sums along which lanes run."""
+    return _packed_once(lambda _: pack_across(b, m))
+
+
+def taps_apart(m: Matrices, window: Window) -> Matrices:
+    """A matrix for each tap, where ``m`` has one for all of them."""
+    return m._replace(
+        taps=(0,), sizes=tuple(a.taps for a in window), runs=tuple(volume(m.memory).strides[2:])
+    )
+
+
+def pack_across(b: CpuBuilder, m: Matrices) -> View:
+    """Append the step that packs matrices for sums along which lanes run: ``[matrices, elements]``."""
+    turned = m._replace(rows=m.cols, cols=m.rows, row=m.col, col=m.row)
+    return pack(b, turned, 1, 1, -(-m.rows // b.machine.lanes))
 
 
 def _packed_once(make: Callable[[LineTiling], View]) -> Pack:

@@ -84,8 +84,10 @@ def reduction_across(
     return Reduction(offsets, c, len(offsets))
 
 
-def reduction_of_rows(c: int, outputs: int) -> Reduction:
-    """The sum over the ``c`` features of a row, for so many outputs."""
+def reduction_of_rows(c: int, outputs: int, across: bool = False) -> Reduction:
+    """The sum over the ``c`` features of a row, for so many outputs; ``across``: as `reduction_across`."""
+    if across:
+        return reduction_across(1, 1, c, 0, 0)
     longest = LONGEST_OF_FEW if outputs <= FEW else LONGEST_OF_ROWS
     parts = _parts(c, longest) if c > longest else 1
     if parts == 1:

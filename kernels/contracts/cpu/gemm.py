@@ -5,6 +5,7 @@ from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, UnpackedSweep
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 
+Two = tuple[int, int]
 Three = tuple[int, int, int]
 
 
@@ -250,17 +251,22 @@ class PackPanels(StepRecord, kernel="pack_panels"):
 
 
 class Unpacked(StepRecord, kernel="unpacked"):
-    """A product of few rows with a matrix ``w [terms, columns]`` that is read once, as it lies in memory.
+    """Products of few rows with a matrix ``w [terms, columns]`` that is read once, as it lies in memory.
 
-    Items are ``blocks`` of ``block_panels`` panels of columns; a panel has ``width`` vector registers, the
-    last one ``tail``. Parts of ``part`` terms are summed one after the other, ``near`` terms at a time for
-    all panels of a block. ``packed_at`` is the place in scratch memory of a panel of so many terms.
+    Two axes of products lie around them, the inner one of ``n1``. Items are products x ``blocks`` of
+    ``block_panels`` panels of columns; a panel has ``width`` vector registers, the last one ``tail``. Parts
+    of ``part`` terms are summed one after the other, ``near`` terms at a time for all panels of a block.
+    ``packed_at`` is the place in scratch memory of a panel of so many terms.
     """
 
     x: Operand
     w: Operand
     y: Operand
     bias: Operand
+    n1: int
+    x_of: Two
+    w_of: Two
+    y_of: Two
     x_row: int
     w_row: int
     w_col: int

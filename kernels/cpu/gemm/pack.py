@@ -9,7 +9,7 @@ from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_int, load_scalar, load_some, store, store_scalar
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
-from bslite.kernels.cpu.vector.transpose import transpose_square
+from bslite.kernels.cpu.vector.transpose import transpose_part, transpose_square
 
 F = reader(PackPanels)
 f = np.float32
@@ -25,16 +25,17 @@ def pack_register(x, x_row, x_col, rows, lanes, y, y_row):
         for k in range(rows):
             store(y + k * y_row, load_some(x + k * x_row, lanes))
         return
-    k = 0
-    if x_row == 4 and lanes >= LANES:
-        while k + LANES <= rows:
-            transpose_square(x + 4 * k, x_col, y + k * y_row, y_row)
-            k += LANES
-    while k < rows:
+    if x_row == 4:
+        for k in range(0, rows, LANES):
+            if k + LANES <= rows and lanes >= LANES:
+                transpose_square(x + 4 * k, x_col, y + k * y_row, y_row)
+            else:
+                transpose_part(x + 4 * k, x_col, lanes, min(LANES, rows - k), y + k * y_row, y_row)
+        return
+    for k in range(rows):
         store(y + k * y_row, splat(f(0.0)))
         for c in range(min(lanes, LANES)):
             store_scalar(y + k * y_row + 4 * c, load_scalar(x + k * x_row + c * x_col))
-        k += 1
 
 
 @register_jitable

@@ -62,12 +62,15 @@ def _finish(sums, rows, vecs, y, y_row, columns, bias, first, final, lo, hi):
 
 @step_kernel(Unpacked)
 def unpacked(step, bases, item, scratch):
-    """Computes one block of panels of columns, for all rows."""
+    """Computes one block of panels of columns of one product, for all rows."""
     s = F(step, bases)
+    product, item = item // s.blocks, item % s.blocks
+    n0, n1 = product // s.n1, product % s.n1
     width, tail, panels, rows, terms, near = s.width, s.tail, s.panels, s.rows, s.terms, s.near
     first_panel = item * s.block_panels
     last_panel = min(panels, first_panel + s.block_panels)
-    x, w, y, bias, packed = s.x, s.w, s.y, s.bias, scratch + s.packed_at
+    x, w = s.x + n0 * s.x_of0 + n1 * s.x_of1, s.w + n0 * s.w_of0 + n1 * s.w_of1
+    y, bias, packed = s.y + n0 * s.y_of0 + n1 * s.y_of1, s.bias, scratch + s.packed_at
     x_row, w_row, w_col, y_row, columns = s.x_row, s.w_row, s.w_col, s.y_row, s.columns
     sums_bytes = rows * width * BYTES
     lo, hi, activation = load_scalar(s.lo_cell), load_scalar(s.hi_cell), s.activation

@@ -4,7 +4,27 @@ from llvmlite import ir
 from numba import types
 
 from bslite.kernels.cpu.vector import simd
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, primitive
+from bslite.kernels.cpu.vector.simd import I32, I64, LANES, VEC, primitive
+
+
+def _at(builder, base, stride, i):
+    return builder.add(base, builder.mul(stride, ir.Constant(I64, i)))
+
+
+def _transposed(builder, rows, run):
+    """The registers ``rows``, a square of runs of ``run`` cells, transposed."""
+    step = run
+    while step < LANES:  # swap the off-diagonal blocks of 1, 2, 4, ... runs
+        upper = [j if not j & step else LANES + j - step for j in range(LANES)]
+        lower = [j + step if not j & step else LANES + j for j in range(LANES)]
+        masks = [ir.Constant(ir.VectorType(I32, LANES), m) for m in (upper, lower)]
+        between = step // run
+        for i in range(LANES // run):
+            if not i & between:
+                a, b = rows[i], rows[i + between]
+                rows[i], rows[i + between] = (builder.shuffle_vector(a, b, m) for m in masks)
+        step *= 2
+    return rows
 
 
 def square(run):
@@ -12,26 +32,32 @@ def square(run):
 
     @primitive(types.void, *[types.int64] * 4)
     def transpose(builder, source, source_row, target, target_row):
-        def at(base, stride, i):
-            return builder.add(base, builder.mul(stride, ir.Constant(simd.I64, i)))
-
-        rows = [simd.load_ir(builder, at(source, source_row, i)) for i in range(LANES // run)]
-        step = run
-        while step < LANES:  # swap the off-diagonal blocks of 1, 2, 4, ... runs
-            upper = [j if not j & step else LANES + j - step for j in range(LANES)]
-            lower = [j + step if not j & step else LANES + j for j in range(LANES)]
-            masks = [ir.Constant(ir.VectorType(I32, LANES), m) for m in (upper, lower)]
-            between = step // run
-            for i in range(LANES // run):
-                if not i & between:
-                    a, b = rows[i], rows[i + between]
-                    rows[i], rows[i + between] = (builder.shuffle_vector(a, b, m) for m in masks)
-            step *= 2
-        for i, row in enumerate(rows):
+        rows = [simd.load_ir(builder, _at(builder, source, source_row, i)) for i in range(LANES // run)]
+        for i, row in enumerate(_transposed(builder, rows, run)):
             assert row.type == VEC
-            simd.store_ir(builder, at(target, target_row, i), row)
+            simd.store_ir(builder, _at(builder, target, target_row, i), row)
 
     return transpose
+
+
+@primitive(types.void, *[types.int64] * 6)
+def transpose_part(builder, source, source_row, rows, cols, target, target_row):
+    """Transposes ``rows`` x ``cols`` cells, at most LANES each, into ``cols`` registers: zeros in the lanes
+    beyond ``rows``. Nothing outside these cells is read, nothing but these registers is written.
+    """
+    zeros = ir.Constant(VEC, [0.0] * LANES)
+    of_row, none = simd.first_lanes(builder, cols), ir.Constant(simd.MASK, [0] * LANES)
+
+    def where(mask, i, count):
+        return builder.select(builder.icmp_signed("<", ir.Constant(I64, i), count), mask, none)
+
+    loaded = [
+        simd.masked_load_ir(builder, _at(builder, source, source_row, i), where(of_row, i, rows), zeros)
+        for i in range(LANES)
+    ]
+    every = ir.Constant(simd.MASK, [1] * LANES)
+    for i, row in enumerate(_transposed(builder, loaded, 1)):
+        simd.masked_store_ir(builder, _at(builder, target, target_row, i), row, where(every, i, cols))
 
 
 #: Transpose LANES x LANES cells at ``source`` into ``target``; both have rows a byte stride apart.

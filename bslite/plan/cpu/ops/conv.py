@@ -19,7 +19,15 @@ from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, split_con
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_input import by_rows, goes_across, image_of, read_for
 from bslite.plan.cpu.ops.depthwise import depthwise
-from bslite.plan.cpu.packing import bias_of, how_of, packing, packing_across, weights_of, with_weight
+from bslite.plan.cpu.packing import (
+    bias_of,
+    how_of,
+    packing,
+    packing_across,
+    taps_apart,
+    weights_of,
+    with_weight,
+)
 from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
 from bslite.plan.cpu.rounded import rounded_residual
 from bslite.plan.cpu.step import CpuBuilder
@@ -127,7 +135,8 @@ def convolve(
     recipe = filters.recipe + ("rounded_panels" if filters.dots else "panels")
     given = packing(b, weights) if weights else None
     if across:
-        recipe, given = "across", packing_across(b, weights, window) if weights else None
+        recipe = filters.recipe + "across"
+        given = packing_across(b, taps_apart(weights, window)) if weights else None
     plane_taps, entries = len(terms.offsets) // depth.taps, len(terms.offsets) // (depth.taps * rows.taps)
     at_rows, at_columns = PlaneRows(), Columns()
     if (

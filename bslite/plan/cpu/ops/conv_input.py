@@ -12,14 +12,12 @@ from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.on_tiles.picture import rows_of_windows
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.ops.depthwise import in_registers
-from bslite.plan.cpu.reduction import LONGEST
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers, rounded_for_some
 from bslite.plan.cpu.step import CpuBuilder
-from bslite.plan.cpu.tiling import across_rows
+from bslite.plan.cpu.tiling import sums_across
 from bslite.plan.shared.conv import Filters
 
 FEW = TERMS  # channels of an image, of which a whole row of a window may be one pixel
-ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
 
 
 def read_for(
@@ -194,15 +192,9 @@ def image_of(b: CpuBuilder, layer: Layer, window: Window) -> tuple[int, int] | N
 
 
 def goes_across(machine: Machine, filters: Filters, taps: int) -> bool:
-    """Whether lanes run along the sums of a convolution of so few outputs that these would leave most of the
-    lanes of a panel empty. The size of the filters alone says so.
-
-    A register of terms then takes a multiply-add and some loads for each output; adding up its lanes takes
-    some operations for each result.
-    """
-    outputs, depth = filters.group_channels, filters.group_depth
-    if filters.groups > 1 or filters.dots or filters.recipe:
+    """Whether lanes run along the sums of a convolution, or of a phase of a transposed one."""
+    if filters.groups > 1 or filters.dots or filters.recipe not in ("", "transposed_"):
         return False
-    blocks = taps * -(-depth // machine.lanes)
-    worth = 0 < blocks <= LONGEST and outputs * (1.3 * blocks + ADD_UP) <= 0.7 * taps * depth
-    return worth and across_rows(machine, outputs) > 0
+    if filters.recipe and filters.weight is not None:
+        return False
+    return sums_across(machine, filters.group_channels, filters.group_depth, taps)

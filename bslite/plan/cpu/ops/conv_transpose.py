@@ -10,6 +10,7 @@ phases are one product per pixel whose results lie side by side, and a copy brin
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from bslite.passes import Layer
 from bslite.passes.families import TRANSPOSED
@@ -17,12 +18,15 @@ from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View
 from bslite.plan.core.windows import Window, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.elementwise import elementwise_step
+from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.halos import layer_halo
 from bslite.plan.cpu.ops.conv import convolve
 from bslite.plan.cpu.ops.conv_input import read_for
 from bslite.plan.cpu.packing import with_weight
 from bslite.plan.cpu.reduction import reduction
 from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.shared.activation import activation
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
 
 
@@ -34,11 +38,26 @@ def lower_conv_transpose(b: CpuBuilder, layer: Layer) -> None:
         _at_once(b, layer)
         return
     filters = with_weight(b, layer, filters_of(b, layer))
-    depthwise = filters.depthwise and layer.residual is None
     x, filters = read_for(b, layer, filters, layer_halo(layer, b.spec, b.crop))
     y, residual = b.write(layer.name), residual_of(b, layer)
     params = shapes_of_params(b.spec, node, b.shapes)
     phases = windows_of(node, params, b.shapes, layer.name)
+    gaps = max(phase.cols.step for phase in phases) > 1
+    if gaps and y.shape[1] < b.machine.lanes and epilogue(layer.activation).after.activation:
+        # A function of pixels apart, of few channels, would leave most of its lanes empty.
+        made = b.fresh(y.shape, 1, NO_HALO)
+        _phases(b, replace(layer, activation=None), x, made, residual, phases, filters)
+        elementwise_step(b, "copy", [made], y, activation(layer.activation), None)
+        return
+    _phases(b, layer, x, y, residual, phases, filters)
+
+
+def _phases(
+    b: CpuBuilder, layer: Layer, x: View, y: View, residual: View | None, phases: Sequence[Window],
+    filters: Filters,
+) -> None:  # fmt: skip
+    """Append a step for every phase, band by band where that is quicker."""
+    depthwise = filters.depthwise and residual is None
     bands = _bands(b, y, phases) if depthwise else []
     if len(bands) > 1:
         _by_bands(b, layer, x, y, bands, phases, filters)

@@ -21,10 +21,11 @@ from bslite.plan.cpu.on_tiles.split import (
     sweep_of,
 )
 from bslite.plan.cpu.on_tiles.split_weights import computed
-from bslite.plan.cpu.packing import Matrices, bias_of, given, packing
+from bslite.plan.cpu.packing import Matrices, bias_of, given, packing, packing_across
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
 from bslite.plan.cpu.step import CpuBuilder
+from bslite.plan.cpu.tiling import sums_across
 from bslite.plan.cpu.unpacked import multiplied_unpacked
 from bslite.spec import Node
 
@@ -40,7 +41,8 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     dots = on_dots(b, node.params["weight"] if weight is None else None, c, k)
     if dots:
         rows, c = rounded(b, layer, rows, 1), cells(c)
-    direct = None if weight is not None or dots else _direct(b, layer, rows, k)
+    across = not dots and sums_across(b.machine, k, c)
+    direct = None if weight is not None or dots or across else _direct(b, layer, rows, k)
     read = rows if direct is None else direct
     y = b.write(layer.name, inner=-1)
     out = y.reshape((rows.shape[0], k))
@@ -49,28 +51,30 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     m = rows.shape[0]
     geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
     lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
-    terms = reduction_of_rows(c, k)
+    terms = reduction_of_rows(c, k, across)
     if weight is None:
         pack, weights = None, stored(b, node.params["weight"], 1)
     else:
         outer, inner = weight.strides
         matrices = Matrices(weight, weight.offset, c, k, inner, outer)
-        pack, weights = packing(b, matrices), computed(b, layer, matrices)
+        pack = packing_across(b, matrices) if across else packing(b, matrices)
+        weights = computed(b, layer, matrices)
     size, (from_x, to_y) = in_lines(
         b.machine.threads,
         Pixels(1, 1, 1, m),
         [Places(v, v.start, 0, 0, 0, v.strides[0]) for v in (read, out)],
     )
-    done = not (dots or _once_an_image(b, layer, 4 * k * c)) and split_conv(
+    done = not (dots or across or _once_an_image(b, layer, 4 * k * c)) and split_conv(
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
         None, lambda: bias_of(b, layer), Reads.FLOAT32 if direct is None else Reads.IN_PLACE,
     )  # fmt: skip
-    if weight is not None and not done:
+    if weight is not None and not (done or across):
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
     if not done:
+        recipe = "across" if across else "rounded_panels" if dots else "panels"
         contraction(
             b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,
-            bias=bias_of(b, layer), recipe="rounded_panels" if dots else "panels", dots=dots,
+            bias=bias_of(b, layer), recipe=recipe, dots=dots, across=across,
         )  # fmt: skip
     if out.buffer != y.buffer:
         b.copy(b.reshaped(out, y.shape), y)

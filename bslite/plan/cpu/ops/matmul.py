@@ -14,11 +14,11 @@ from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.on_tiles.split import PIXEL, Packed, Sum, Weights, on_tiles, split_conv
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_weight import summed_over_rows
-from bslite.plan.cpu.packing import Matrices, pack
+from bslite.plan.cpu.packing import Matrices, pack, pack_across
 from bslite.plan.cpu.reduction import reduction_of_rows
 from bslite.plan.cpu.step import CpuBuilder
-from bslite.plan.cpu.tiling import LineTiling
-from bslite.plan.cpu.unpacked import multiplied_unpacked
+from bslite.plan.cpu.tiling import LineTiling, sums_across
+from bslite.plan.cpu.unpacked import Products, multiplied_unpacked
 from bslite.plan.shared.attention import copied
 
 MAX_STEPS = 16  # where the batch axes do not merge; beyond that, both operands are copied out in full
@@ -40,10 +40,13 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
         return
     x = b.read(name_x, inner=-1, exact=True)
     x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
-    if not _multiply(b, layer, x, w, y):
+    vectors = batch and x.shape[-2] == 1 and w.strides[-2] == 1 and sums_across(b.machine, 1, x.shape[-1])
+    if vectors:  # y^T = w^T x^T: products of w's columns, which lie in memory, with one column
+        x, w = turned(w), turned(x)
+    if not _multiply(b, layer, x, w, turned(y) if vectors else y):
         x, w = copied(b, x), copied(b, w)
         y = b.fresh(shape, len(shape) - 1, NO_HALO)
-        done = _multiply(b, layer, x, w, y)
+        done = _multiply(b, layer, x, w, turned(y) if vectors else y)
         assert done
     if y is not home:
         b.copy(y, home)
@@ -94,12 +97,11 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
     """Append the steps for operands of the full batch; return False, without a step, for too many."""
     (m, k), n = x.shape[-2:], w.shape[-1]
     batch = y.shape[:-2]
-    tiles_take_it = bool(batch) and on_tiles(b, Sum(PIXEL, k), n, None)
-    if math.prod(batch) == 1 and not tiles_take_it:
-        left, right, made = (View(v.buffer, v.offset, v.shape[-2:], v.strides[-2:]) for v in (x, w, y))
-        matrices = Matrices(right, right.offset, k, n, right.strides[0], right.strides[1])
-        if multiplied_unpacked(b, layer, left, matrices, reduction_of_rows(k, n), made):
-            return True
+    across = sums_across(b.machine, n, k)
+    may_split = bool(batch) and not across
+    tiles_take_it = may_split and on_tiles(b, Sum(PIXEL, k), n, None)
+    if not (across or tiles_take_it) and _as_they_lie(b, layer, x, w, y):
+        return True
     # w's matrices are packed one after the other, each once: repeated ones have stride 0
     own = tuple(size if stride else 1 for size, stride in zip(batch, w.strides, strict=False))
     order = tuple(s if stride else 0 for s, stride in zip(contiguous(own), w.strides, strict=False))
@@ -129,7 +131,12 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
 
         def weights(tiling: LineTiling, at: int = at_w) -> tuple[View, int, int]:
             if not packed:
-                packed.append(_pack(b, w, own, tiling))
+                matrices = _matrices(b, w, own)
+                packed.append(
+                    pack_across(b, matrices)
+                    if across
+                    else pack(b, matrices, tiling.width, tiling.tail, tiling.panels)
+                )
             size = packed[0].shape[-1]
             return packed[0], at * size, ws[-1] * size
 
@@ -142,20 +149,30 @@ def _multiply(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
             apart=ws[-1] != 0,
         )
         some = Weights(functools.partial(parts_of, at_w))
-        if batch and split_conv(
+        if may_split and split_conv(
             b, layer, size, Sum(PIXEL, k), from_x, Near(0, 0, 0), to_y, None, n, False, some, None
         ):
             continue
         contraction(
             b, layer, rows.start, result, None, lines, geometry,
-            reduction_of_rows(k, n), channels=n, halo_reads=rows, pack=weights,
+            reduction_of_rows(k, n, across), channels=n, halo_reads=rows, pack=weights, across=across,
         )  # fmt: skip
     return True
 
 
-def _pack(b: CpuBuilder, w: View, own: Shape, tiling: LineTiling) -> View:
-    """Append the step that packs the ``own`` matrices of ``w`` into ``[matrices, elements]``."""
-    return pack(b, _matrices(b, w, own), tiling.width, tiling.tail, tiling.panels)
+def _as_they_lie(b: CpuBuilder, layer: Layer, x: View, w: View, y: View) -> bool:
+    """Append the step that reads matrices as they lie in memory, if that is quicker, and each is read once;
+    else return False, without a step.
+    """
+    batch, (k, n) = y.shape[:-2], w.shape[-2:]
+    sizes, runs = merged_axes(batch, [v.strides[:-2] for v in (x, w, y)], by=2)
+    if len(sizes) > 2 or any(run == 0 for run in runs[1]):
+        return False
+    (n0, n1), runs = padded(sizes, runs, 2)
+    around = Products((n0, n1), *((outer, inner) for outer, inner in runs))
+    left, right, made = (View(v.buffer, v.offset, v.shape[-2:], v.strides[-2:]) for v in (x, w, y))
+    matrices = Matrices(right, right.offset, k, n, right.strides[0], right.strides[1])
+    return multiplied_unpacked(b, layer, left, matrices, reduction_of_rows(k, n), made, around=around)
 
 
 def _matrices(b: CpuBuilder, w: View, own: Shape) -> Matrices:
