@@ -7,6 +7,9 @@ image's answer does not depend on its neighbours.
 
 from typing import NamedTuple
 
+from bslite.machine import Machine
+from bslite.plan.cpu.tiling import across_rows
+
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
 #: The same of convolutions on cells of two numbers: a term is two products.
 LONGEST_OF_CELLS = LONGEST // 2
@@ -16,6 +19,7 @@ LONGEST_OF_ROWS = 512
 #: lane. An output alone, a score or a class, shows how it was rounded; the layer's time is next to none.
 LONGEST_OF_FEW, FEW = 64, 16
 
+ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
 PLANE = 128  # terms of a plane, from which on no sum is of several planes
 
 
@@ -74,6 +78,19 @@ def in_planes(r: int, s: int, c: int, planes: int) -> bool:
 def _rows(r: int, line: int, planes: int, plane: int) -> list[int]:
     """Where the filter's rows begin, plane by plane."""
     return [k * plane + i * line for k in range(planes) for i in range(r)]
+
+
+def sums_across(machine: Machine, outputs: int, depth: int, taps: int = 1) -> bool:
+    """Whether lanes run along the sums of a layer of so few outputs that these would leave most of the lanes
+    of a panel empty: sums over ``taps`` of ``depth`` terms side by side. The size of the weights alone says
+    so.
+
+    A register of terms then takes a multiply-add and some loads for each output; adding up its lanes takes
+    some operations for each result.
+    """
+    blocks = taps * -(-depth // machine.lanes)
+    worth = 0 < blocks <= LONGEST and outputs * (1.3 * blocks + ADD_UP) <= 0.7 * taps * depth
+    return worth and across_rows(machine, outputs) > 0
 
 
 def reduction_across(

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from bslite.kernels.contracts.cpu.gemm import Cut
 from bslite.kernels.contracts.cpu.sweep import GemmSweep, Narrow
 from bslite.machine import Machine
-from bslite.plan.cpu.reduction import LONGEST
 
 
 class LineTiling(NamedTuple):
@@ -36,7 +35,6 @@ REPACK = 0.85
 REST = 1.03  # the price of a step of its own for the pixels that remain
 UNSHARED = 1.02  # the price of lines that do not divide evenly among threads
 MANY = 4  # panels for each thread, from which on threads may share out those of one line
-ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
 ACROSS = 8  # pixels of a tile whose lanes run along the sum: more are more places that memory is read from
 TALLEST = 14  # taller gains nothing: 8 accumulators already hide the latency of two multiply-adds a cycle
 
@@ -63,19 +61,6 @@ def across_rows(machine: Machine, outputs: int) -> int:
     """
     most = min(ACROSS, (machine.registers - outputs - 2) // outputs)
     return most if most > 1 and machine.lanes >= 8 and outputs <= machine.lanes else 0
-
-
-def sums_across(machine: Machine, outputs: int, depth: int, taps: int = 1) -> bool:
-    """Whether lanes run along the sums of a layer of so few outputs that these would leave most of the lanes
-    of a panel empty: sums over ``taps`` of ``depth`` terms side by side. The size of the weights alone says
-    so.
-
-    A register of terms then takes a multiply-add and some loads for each output; adding up its lanes takes
-    some operations for each result.
-    """
-    blocks = taps * -(-depth // machine.lanes)
-    worth = 0 < blocks <= LONGEST and outputs * (1.3 * blocks + ADD_UP) <= 0.7 * taps * depth
-    return worth and across_rows(machine, outputs) > 0
 
 
 def across_tiling(machine: Machine, pixels: int, outputs: int) -> LineTiling:

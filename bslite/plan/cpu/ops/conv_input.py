@@ -12,9 +12,9 @@ from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.on_tiles.picture import rows_of_windows
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
 from bslite.plan.cpu.ops.depthwise import in_registers
+from bslite.plan.cpu.reduction import sums_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers, rounded_for_some
 from bslite.plan.cpu.step import CpuBuilder
-from bslite.plan.cpu.tiling import sums_across
 from bslite.plan.shared.conv import Filters
 
 FEW = TERMS  # channels of an image, of which a whole row of a window may be one pixel

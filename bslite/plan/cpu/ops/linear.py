@@ -22,10 +22,9 @@ from bslite.plan.cpu.on_tiles.split import (
 )
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.packing import Matrices, bias_of, given, packing, packing_across
-from bslite.plan.cpu.reduction import reduction_of_rows
+from bslite.plan.cpu.reduction import reduction_of_rows, sums_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers
 from bslite.plan.cpu.step import CpuBuilder
-from bslite.plan.cpu.tiling import sums_across
 from bslite.plan.cpu.unpacked import multiplied_unpacked
 from bslite.spec import Node
 

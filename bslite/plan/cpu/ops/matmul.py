@@ -15,9 +15,9 @@ from bslite.plan.cpu.on_tiles.split import PIXEL, Packed, Sum, Weights, on_tiles
 from bslite.plan.cpu.on_tiles.split_weights import computed
 from bslite.plan.cpu.ops.conv_weight import summed_over_rows
 from bslite.plan.cpu.packing import Matrices, pack, pack_across
-from bslite.plan.cpu.reduction import reduction_of_rows
+from bslite.plan.cpu.reduction import reduction_of_rows, sums_across
 from bslite.plan.cpu.step import CpuBuilder
-from bslite.plan.cpu.tiling import LineTiling, sums_across
+from bslite.plan.cpu.tiling import LineTiling
 from bslite.plan.cpu.unpacked import Products, multiplied_unpacked
 from bslite.plan.shared.attention import copied
 
