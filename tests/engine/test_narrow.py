@@ -31,7 +31,13 @@ def fitting(kind: Narrow, *shape: int) -> Array:
 def narrows(spec: ModelSpec, *shape: int) -> set[Narrow]:
     """How the weights of the steps of its plan lie."""
     session = engine_for(spec).session([shape], [contiguous(shape)], 2, False)
-    return {s.record.sweep.narrow for s in session.plan.steps if isinstance(s.record, Conv)}
+    return {s.record.narrow for s in session.plan.steps if isinstance(s.record, Conv)}
+
+
+def widened(spec: ModelSpec, *shape: int) -> set[bool]:
+    """Whether items write a panel as float32 before tiles read it."""
+    session = engine_for(spec).session([shape], [contiguous(shape)], 2, False)
+    return {bool(s.record.widen) for s in session.plan.steps if isinstance(s.record, Conv)}
 
 
 def both(spec: ModelSpec, x: Array, threads: int = 2) -> tuple[Array, Array]:
@@ -65,6 +71,24 @@ def test_convolutions_have_the_same_bits(kind: Narrow, groups: int) -> None:
     assert narrows(spec, *x.shape) == {kind}
     got, want = both(spec, x)
     assert got.tobytes() == want.tobytes()
+
+
+@KINDS
+def test_panels_that_many_tiles_read_are_widened_once(kind: Narrow) -> None:
+    """Panels of one and of several parts, the last one narrower, in groups, with rows and planes left out."""
+    x = noise(130, 1031)
+    linear = one_op("linear", x, weight=fitting(kind, 257, 1031), bias=noise(257))
+    image = noise(2, 200, 15, 13)
+    conv = one_op("conv2d", image, weight=fitting(kind, 360, 100, 3, 3), padding=1, groups=2)
+    planes = noise(1, 64, 4, 9, 12)
+    deep = one_op("conv3d", planes, weight=fitting(kind, 160, 64, 3, 3, 3), padding=1)
+    for spec, given in ((linear, x), (conv, image), (deep, planes)):
+        assert narrows(spec, *given.shape) == {kind}
+        assert widened(spec, *given.shape) == {True}
+        for threads in (1, 2):
+            got, want = both(spec, given, threads)
+            assert got.tobytes() == want.tobytes()
+    assert widened(one_op("linear", x[:40], weight=fitting(kind, 257, 1031)), 40, 1031) == {False}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.gemm import Columns, Conv, PlaneRows, Windows
-from bslite.kernels.contracts.cpu.sweep import Narrow
+from bslite.kernels.contracts.cpu.sweep import Narrow, Widen
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
@@ -26,6 +26,8 @@ from bslite.plan.cpu.tiling import (
     max_rows,
     sweep,
 )
+
+WIDEN = 64  # pixels of an item, from which on tiles read panels of 16 bits as float32, written once for all
 
 Geometry = dict[str, tuple[int, int, int]]
 
@@ -152,6 +154,10 @@ def contraction(
         4 * lines * pixels * channels,
     )  # fmt: skip
     planes = planes or Planes(lines)
+    widen, wide_bytes = None, 0
+    if narrow and items.band_lines * pixels >= WIDEN:
+        widen, wide_bytes = Widen(narrow), 4 * terms.chunk_taps * terms.depth * tiling.width * machine.lanes
+    swept = Narrow.NO if widen else narrow
     strips = 1
     if deep > 1:
         line_bytes = 4 * deep * max(abs(xl), pixels * abs(xc))
@@ -193,16 +199,16 @@ def contraction(
         strips=strips, x_plane=4 * planes.x, y_plane=4 * planes.y, residual_plane=4 * planes.r,
         group_panels=tiling.panels, group_channels=group_channels, x_group_bytes=4 * group_depth,
         group_weight_bytes=narrow.bytes * terms.size * machine.lanes * tiling.registers,
-        register_bytes=narrow.bytes * machine.lanes,
+        register_bytes=narrow.bytes * machine.lanes, widen=widen, wide_bytes=wide_bytes,
         width=tiling.width, tail_vecs=tiling.tail,
         across_bytes=4 * channels * machine.lanes * -(-terms.depth // machine.lanes) if across else 0,
-        cut=tiling.cut, sweep=sweep(machine, tiling.width, dots, channels * across, narrow),
-        tail_sweep=sweep(machine, tiling.tail, dots, channels * across, narrow),
+        cut=tiling.cut, sweep=sweep(machine, tiling.width, dots, channels * across, swept),
+        tail_sweep=sweep(machine, tiling.tail, dots, channels * across, swept),
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
         weights_image=4 * weights_image, stored=Cells.none(y.start),
     )  # fmt: skip
     part = part_of(y, size, channels, geometry["y"]) if rest and planes.lines == lines else y
-    step(b, record, images * items.bands * items.blocks, reads, [part])
+    step(b, record, images * items.bands * items.blocks, reads, [part], wide_bytes // 4)
     if rest:
         moved = {key: planes.lines * line for key, (_, line, _) in geometry.items()}
         after = Lines(images, lines // planes.lines, rest)

@@ -2,7 +2,7 @@
 
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, UnpackedSweep
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow, UnpackedSweep, Widen
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 
 Two = tuple[int, int]
@@ -76,7 +76,8 @@ class Conv(StepRecord, kernel="conv"):
     taps of a filter row (or plane), 0 where all windows are inside. Where rows in planes, or columns, are
     left out, too, no sum of ``chunk_taps`` spans two planes, or taps. Lines are those of all planes of a
     volume, ``plane_lines`` each; they are numbered strip by strip, where a plane is cut into ``strips``:
-    the first strip of each plane, then the second of each.
+    the first strip of each plane, then the second of each. Where many tiles read a panel of 16 bits, an item
+    first ``widen``s the taps that it sums at a time, in ``wide_bytes`` at the start of its scratch memory.
     """
 
     x: Operand
@@ -121,6 +122,8 @@ class Conv(StepRecord, kernel="conv"):
     x_group_bytes: int
     group_weight_bytes: int
     register_bytes: int
+    widen: Widen | None
+    wide_bytes: int
     width: int
     tail_vecs: int
     across_bytes: int
@@ -143,7 +146,12 @@ class Conv(StepRecord, kernel="conv"):
         """What the step makes beside its results, in words; empty for nothing."""
         along = "lanes run along the sum" if self.across_bytes else ""
         inside = "columns beyond the image are left out" if self.columns.tap_entries else ""
-        return "; ".join(filter(None, (along, inside, self.sweep.narrow.said, self.stored.said)))
+        return "; ".join(filter(None, (along, inside, self.narrow.said, self.stored.said)))
+
+    @property
+    def narrow(self) -> Narrow:
+        """How the weights lie in memory."""
+        return self.widen.narrow if self.widen else self.sweep.narrow
 
     @property
     def of_parts(self) -> int:

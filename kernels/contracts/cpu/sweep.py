@@ -52,6 +52,12 @@ class GemmSweep(Variant):
     narrow: Narrow = Narrow.NO
 
 
+class Widen(Variant):
+    """Writes registers of weights that lie in memory as ``narrow`` as float32."""
+
+    narrow: Narrow
+
+
 LONGEST_PIECE = 8  # taps of a filter row whose weights stay in registers at once
 
 

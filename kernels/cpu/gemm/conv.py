@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.cpu.gemm.items import cut_run, part_of, places_inside
-from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep
+from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep, call_widen
 from bslite.kernels.cpu.gemm.tile import UNROLL
 from bslite.kernels.cpu.gemm.tiles import FEW, LINE, PREFETCHES
 from bslite.kernels.cpu.math.activation import call_activation
@@ -75,7 +75,8 @@ def conv(step, bases, item, scratch):
     cells_plane, cells_line, cells_col, by_tile = s.cells_plane, s.cells_line, s.cells_col, s.cells_by_tile
     flag = s.flag
     if cells_only:  # the lines of one panel; where sums are of one part, the same for all lines
-        y = scratch - first_line * y_line
+        y = scratch + s.wide_bytes - first_line * y_line
+    widen = s.widen
     seen = splat(f(0.0))
 
     for panel in range(first_panel, last_panel):
@@ -106,6 +107,10 @@ def conv(step, bases, item, scratch):
             share = count * (depth // UNROLL) * PREFETCHES * LINE
             if (last_line - first_line) * (tiles1 + tiles2) <= FEW:
                 ahead, share, fetched = 0, 0, 1  # each its own
+            read_bytes = tap_bytes
+            if widen:
+                call_widen(widen, chunk_weights, count * depth * vecs, scratch)
+                chunk_weights, read_bytes = scratch, depth * vecs * BYTES
             for number in range(first_line, last_line):
                 if strips > 1:
                     strip, nth_line = number // strip_total, number % strip_total
@@ -141,7 +146,7 @@ def conv(step, bases, item, scratch):
                         if tap == 0:  # no part of a sum is read
                             c, c_col = place, place_col
                 line_offsets = offsets + 8 * from_tap
-                line_weights = chunk_weights + (from_tap - tap) * tap_bytes
+                line_weights = chunk_weights + (from_tap - tap) * read_bytes
                 r, rc = 0, 0
                 if has_residual and final:
                     r, rc = residual + plane * r_plane + line * r_line + channel_bytes, r_col

@@ -7,16 +7,20 @@ of a panel width, so that no image size ever needs another compilation.
 
 import functools
 
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow
+from numba import types
+
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow, Widen
 from bslite.kernels.cpu.gemm.across_tile import across_tile
 from bslite.kernels.cpu.gemm.depthwise_tile import depthwise_tile
 from bslite.kernels.cpu.gemm.tile import gemm_tile
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
+from bslite.kernels.cpu.vector.halves import load_weights
 from bslite.kernels.cpu.vector.memory import load_scalar
-from bslite.kernels.cpu.vector.simd import BYTES, LANES
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, primitive, store_ir
 
 call_gemm_sweep = caller(22)
 call_depthwise_sweep = caller(25)
+call_widen = caller(3)
 
 
 @makes(GemmSweep)
@@ -48,6 +52,26 @@ def gemm_sweep(
 
     name = f"gemm_sweep_{most}x{vecs}" + "_alone" * (not fetches) + "_dots" * dots + "_across" * across
     return Kernel(sweep, name + f"_{narrow.name.lower()}" * (narrow > 0), 22)
+
+
+@makes(Widen)
+@functools.cache
+def widen(narrow: Narrow) -> Kernel:
+    """A kernel that writes ``count`` registers of weights as float32."""
+
+    @primitive(types.void, types.int64, types.int64)
+    def move(builder, source, target):
+        store_ir(builder, target, load_weights(builder, source, narrow))
+
+    each = narrow.bytes * LANES
+
+    def run(source, count, target):
+        for _ in range(count):
+            move(source, target)
+            source += each
+            target += BYTES
+
+    return Kernel(run, f"widen_{narrow.name.lower()}", 3)
 
 
 @makes(DepthwiseSweep)
