@@ -14,11 +14,14 @@ from bslite.engines.cpu.engine import engine_for
 from bslite.kernels.contracts.cpu.gemm import Conv
 from bslite.kernels.contracts.cpu.grouped import Grouped
 from bslite.kernels.contracts.cpu.sweep import Narrow
+from bslite.kernels.cpu.vector.target import widens_halves
 from bslite.plan.core.views import contiguous
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import Array, ModelSpec
 
-KINDS = pytest.mark.parametrize("kind", [Narrow.BFLOAT16, Narrow.FLOAT16])
+KINDS = pytest.mark.parametrize(
+    "kind", [Narrow.BFLOAT16, *([Narrow.FLOAT16] if widens_halves() else [])], ids=lambda kind: kind.name
+)
 
 
 def fitting(kind: Narrow, *shape: int) -> Array:

@@ -105,3 +105,24 @@ def test_vnni_multiplies_quads(cpu: str, lanes: int) -> None:
         pytest.skip("names of x86 processors")
     said = printed(DOTS, NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
     assert said.split() == [str(lanes), "True", "True", "True", "False"]
+
+
+HALVES = """
+import numpy as np
+import bslite
+from bslite.kernels.cpu.vector.target import widens_halves
+from support.graphs import one_op
+from support.noise import noise
+
+weight = noise(512, 600).astype(np.float16).astype(np.float32)
+x = noise(3, 600)
+y = bslite.run(one_op("linear", x, weight=weight), x, threads=1)
+print(widens_halves(), bool(np.allclose(y, x @ weight.T, atol=1e-4)))
+"""
+
+
+@pytest.mark.parametrize(("cpu", "widens"), [("x86-64", False), ("ivybridge", True)])
+def test_weights_that_fit_float16_before_and_with_f16c(cpu: str, widens: bool) -> None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("names of x86 processors")
+    assert printed(HALVES, NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="").split() == [str(widens), "True"]

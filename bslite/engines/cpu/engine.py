@@ -24,7 +24,7 @@ from bslite.engines.cpu.workspace import Memory
 from bslite.engines.cpu.writes import Writes
 from bslite.kernels.contracts.cpu.sweep import Narrow
 from bslite.kernels.cpu.vector.quads import SATURATES
-from bslite.kernels.cpu.vector.target import has_dots
+from bslite.kernels.cpu.vector.target import has_dots, widens_halves
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
@@ -133,13 +133,14 @@ class Engine:
         return frozenset(key for key, a in floats.items() if not constants.has_parts(a))
 
     def _narrow(self, least: int) -> dict[str, Narrow]:
-        """The parameters of so many bytes or more whose numbers all fit 16 bits."""
+        """The parameters of so many bytes or more whose numbers all fit 16 bits that the processor widens."""
         found = {}
         for key, a in self.spec.params.items():
             if a.dtype == np.float32 and a.ndim >= 2 and a.nbytes >= least:
                 made = self.derived.get("narrow", [a], partial(constants.narrow_of, a))
                 found[key] = Narrow(int(made))
-        return {key: narrow for key, narrow in found.items() if narrow}
+        widened = {Narrow.BFLOAT16, Narrow.FLOAT16} if widens_halves() else {Narrow.BFLOAT16}
+        return {key: narrow for key, narrow in found.items() if narrow in widened}
 
     def kept(self, key: Any) -> Session | None:
         """The session of a key (`Session.key`), if it is still there and its weights are not outdated."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.stack import Stacked
-from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow
+from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow, Widen
 from bslite.kernels.contracts.cpu.tiles import PARTS, TileSweep
 from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 from bslite.machine import Machine
@@ -51,6 +51,7 @@ def kernels_for_any_shape(plan: CpuPlan, machine: Machine, own: Mapping[str, Any
         more += map(kernel_of, {v for v in called if isinstance(v, TileSweep)} or {usual})
     if multiply:
         found = {(False, Narrow.NO)} | {(v.dots, v.narrow) for v in called if isinstance(v, GemmSweep)}
+        found |= {(False, v.narrow) for v in called if isinstance(v, Widen)}  # for fewer pixels
         if any(dots for dots, _ in found):
             twins = DOT_TWINS if own.keys() & set(DOT_TWINS) else ()
             more += [STEP_KERNELS[name] for name in ("rounded", *twins)]

@@ -39,6 +39,12 @@ define <8 x i32> @probe(<8 x i32> %a, <8 x i32> %b) {
   ret <8 x i32> %r
 }
 """
+_HALVES = """
+define <8 x float> @probe(<8 x half> %a) {
+  %r = fpext <8 x half> %a to <8 x float>
+  ret <8 x float> %r
+}
+"""
 #: The instruction that multiplies pairs of int16 and adds both products, by the lanes of a register.
 MULTIPLY = {4: "x86.sse2.pmadd.wd", 8: "x86.avx2.pmadd.wd", 16: "x86.avx512.pmaddw.d.512"}
 #: CPUs, by LLVM's names, that divide registers of 16 lanes in fewer cycles than an approximate reciprocal
@@ -92,6 +98,15 @@ def has_dots() -> bool:
         return False
     text = _DOTS.format(words=lanes, halves=2 * lanes, multiply=MULTIPLY[lanes])
     return "vpdpwssd" in assembly_of(text, cpu, features)
+
+
+@functools.cache
+def widens_halves() -> bool:
+    """Whether an instruction makes float32 of numbers in float16; a call of a function takes its place on x86
+    before F16C.
+    """
+    _, _, cpu, features = simd()
+    return not X86 or "vcvtph2ps" in assembly_of(_HALVES, cpu, features)
 
 
 @functools.cache
