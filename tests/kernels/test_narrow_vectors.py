@@ -40,6 +40,8 @@ NARROWEST = (
     "int_conv2d",
     "permute",
 )
+#: Those that are tried on AVX, which has registers of 8 floats, but not of 8 integers.
+OLDEST = ("conv3d", "sum", "int_conv2d", "int_linear", "resize", "lstm_rounded", "permute")
 CHECK = """
 import numpy as np
 import bslite
@@ -69,7 +71,9 @@ print("ran", ran, "lanes", simd().lanes)
 """
 
 
-@pytest.mark.parametrize(("cpu", "lanes", "names"), [("haswell", 8, OPS), ("x86-64", 4, NARROWEST)])
+@pytest.mark.parametrize(
+    ("cpu", "lanes", "names"), [("haswell", 8, OPS), ("x86-64", 4, NARROWEST), ("ivybridge", 4, OLDEST)]
+)
 def test_kernels(cpu: str, lanes: int, names: Iterable[str]) -> None:
     if platform.machine().lower() not in ("x86_64", "amd64"):
         pytest.skip("names of x86 processors")

@@ -7,6 +7,7 @@ A probe of one fused multiply-add on 16 floats, compiled for the same target, sh
 import ctypes
 import functools
 import platform
+import re
 import sys
 from typing import NamedTuple
 
@@ -32,7 +33,7 @@ define <{words} x i32> @probe(<{words} x i32> %c, <{halves} x i16> %a, <{halves}
   ret <{words} x i32> %r
 }}
 """
-#: AVX has no integers in registers of 8 lanes, AVX2 has.
+#: AVX has no integers in registers of 8 lanes, AVX2 has: so AVX counts as 4 lanes.
 _INTEGERS = """
 define <8 x i32> @probe(<8 x i32> %a, <8 x i32> %b) {
   %r = add <8 x i32> %a, %b
@@ -77,7 +78,7 @@ def simd() -> Simd:
     assembly = assembly_of(_PROBE, cpu, features)
     if "%zmm" in assembly:
         return Simd(16, 32, cpu, features)
-    if "%ymm" in assembly:
+    if "%ymm" in assembly and re.search(r"vpaddd.*%ymm", assembly_of(_INTEGERS, cpu, features)):
         return Simd(8, 16, cpu, features)
     return Simd(4, 16 if X86 else 32, cpu, features)
 
@@ -109,13 +110,9 @@ def widens_halves() -> bool:
     return not X86 or "vcvtph2ps" in assembly_of(_HALVES, cpu, features)
 
 
-@functools.cache
 def picks_lanes() -> bool:
     """Whether one instruction picks lanes of a register by the numbers in another: AVX-512, AVX2."""
-    lanes, _, cpu, features = simd()
-    if not X86 or lanes == 4:
-        return False
-    return lanes == 16 or "%ymm" in assembly_of(_INTEGERS, cpu, features)
+    return X86 and simd().lanes > 4
 
 
 def divides() -> bool:
