@@ -8,6 +8,7 @@ import platform
 from collections.abc import Iterable
 
 import pytest
+from numba.core import config
 from support.process import printed
 
 from bslite.kernels.cpu.vector.target import simd
@@ -82,6 +83,20 @@ def test_kernels(cpu: str, lanes: int, names: Iterable[str]) -> None:
     tried = {name: OPS[name] for name in names}
     said = printed(CHECK.format(ops=tried), NUMBA_CPU_NAME=cpu, NUMBA_CPU_FEATURES="")
     assert said.split() == ["ran", str(sum(tried.values())), "lanes", str(lanes)]
+
+
+@pytest.mark.parametrize(
+    ("cpu", "lanes"),
+    [("x86-64", 4), ("ivybridge", 4), ("haswell", 8), ("knl", 8), ("skylake-avx512", 16), ("znver4", 16)],
+)
+def test_registers_count_where_they_take_integers_too(
+    cpu: str, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        pytest.skip("names of x86 processors")
+    monkeypatch.setattr(config, "CPU_NAME", cpu)
+    monkeypatch.setattr(config, "CPU_FEATURES", "")
+    assert simd.__wrapped__().lanes == lanes
 
 
 DOTS = """

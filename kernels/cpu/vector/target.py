@@ -33,12 +33,12 @@ define <{words} x i32> @probe(<{words} x i32> %c, <{halves} x i16> %a, <{halves}
   ret <{words} x i32> %r
 }}
 """
-#: AVX has no integers in registers of 8 lanes, AVX2 has: so AVX counts as 4 lanes.
+#: AVX has no integers in registers of 8 lanes, AVX2 has; the first form of AVX-512 has none of 16 bits.
 _INTEGERS = """
-define <8 x i32> @probe(<8 x i32> %a, <8 x i32> %b) {
-  %r = add <8 x i32> %a, %b
-  ret <8 x i32> %r
-}
+define <{count} x i{bits}> @probe(<{count} x i{bits}> %a, <{count} x i{bits}> %b) {{
+  %r = add <{count} x i{bits}> %a, %b
+  ret <{count} x i{bits}> %r
+}}
 """
 _HALVES = """
 define <8 x float> @probe(<8 x half> %a) {
@@ -75,10 +75,15 @@ def simd() -> Simd:
     cpu = config.CPU_NAME or llvm.get_host_cpu_name()
     # As in Numba: a CPU's name alone leaves the features at the host's.
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
-    assembly = assembly_of(_PROBE, cpu, features)
-    if "%zmm" in assembly:
+    registers = set(re.findall("%[xyz]mm", assembly_of(_PROBE, cpu, features)))
+
+    def adds(count: int, bits: int, register: str) -> bool:
+        text = assembly_of(_INTEGERS.format(count=count, bits=bits), cpu, features)
+        return bool(re.search(rf"vpadd.*{register}", text))
+
+    if "%zmm" in registers and adds(32, 16, "%zmm"):
         return Simd(16, 32, cpu, features)
-    if "%ymm" in assembly and re.search(r"vpaddd.*%ymm", assembly_of(_INTEGERS, cpu, features)):
+    if registers & {"%zmm", "%ymm"} and adds(8, 32, "%ymm"):
         return Simd(8, 16, cpu, features)
     return Simd(4, 16 if X86 else 32, cpu, features)
 
