@@ -200,12 +200,33 @@ def test_a_vector_times_rows() -> None:
         assert [(m.rows, m.cols) for m in packed] == [(1, k)]
 
 
+@pytest.mark.parametrize("op", ["linear", "matmul"])
+def test_the_callers_rows_a_page_apart(op: str) -> None:
+    """They are copied out of one set of L1; the bits are those of rows that lie apart in memory."""
+    for m, k, n, copied in (
+        (40, 1024, 300, True),
+        (9, 512, 256, True),
+        (8, 1024, 300, False),
+        (40, 512, 255, False),
+    ):
+        wide = noise(m, k + 16)
+        x, w = np.ascontiguousarray(wide[:, :k]), noise(k, n, seed=1)
+        if op == "linear":
+            spec, others = one_op("linear", x, weight=np.ascontiguousarray(w.T)), []
+        else:
+            spec, others = one_op("matmul", x.shape, w.shape), [w]
+        plan = build_plan(spec, [v.shape for v in (x, *others)], Machine())
+        assert ("copy" in {step.kernel for step in plan.steps}) == copied, (m, k, n)
+        np.testing.assert_array_equal(ran(spec, x, *others), ran(spec, wide[:, :k], *others), strict=True)
+
+
 def test_when_a_matrix_is_packed() -> None:
     """Where there are many rows, and where a matrix in cache is narrow for the threads there are."""
 
     def kernels(m: int, k: int, n: int, threads: int = 2) -> list[str]:
         plan = build_plan(one_op("matmul", (m, k), (k, n)), [(m, k), (k, n)], Machine(threads=threads))
-        return [type(step.record).__name__ for step in plan.steps]
+        names = [type(step.record).__name__ for step in plan.steps]
+        return names[names[0] == "Copy" :]  # rows a page apart
 
     assert kernels(16, 4096, 25088) == kernels(64, 768, 3072) == ["Unpacked"]
     assert kernels(1024, 768, 3072) == kernels(40, 4096, 33, threads=8) == ["PackPanels", "Conv"]

@@ -11,7 +11,8 @@ from bslite.kernels.contracts.cpu.sweep import Narrow, Widen
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.core.views import View, with_halo
+from bslite.plan.core.builder import PAGE
+from bslite.plan.core.views import NO_HALO, View, with_halo
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.packing import Pack
 from bslite.plan.cpu.reduction import Reduction
@@ -27,6 +28,8 @@ from bslite.plan.cpu.tiling import (
     sweep,
 )
 
+WAYS = 8  # of L1: the number of rows a page apart that can be in use together
+WORTH = 256  # outputs, from which on a product gains more than a copy of its rows takes
 WIDEN = 64  # pixels of an item, from which on tiles read panels of 16 bits as float32, written once for all
 
 Geometry = dict[str, tuple[int, int, int]]
@@ -62,6 +65,19 @@ def cut_lines(b: CpuBuilder, n: int, q: int, channels: int, geometry: Geometry) 
     length = line_length(b.machine, q, channels, n)
     recut = {key: (image, length * col, col) for key, (image, _, col) in geometry.items()}
     return Lines(n, q // length, length, q % length), recut
+
+
+def rows_apart(b: CpuBuilder, rows: View, outputs: int = WORTH) -> View:
+    """The rows ``[..., M, K]`` of a product, or a copy of them where those of a tile would meet in one set of
+    L1: rows of the caller's may, while buffers have room between theirs (`Builder.fresh`).
+
+    With few ``outputs`` a copy would take longer than what it saves.
+    """
+    if rows.shape[-2] <= WAYS or 4 * rows.strides[-2] % PAGE or outputs < WORTH:
+        return rows
+    made = b.fresh(rows.shape, len(rows.shape) - 1, NO_HALO)
+    b.copy(rows, made)
+    return made
 
 
 class Planes(NamedTuple):

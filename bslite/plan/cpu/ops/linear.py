@@ -7,7 +7,7 @@ from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
 from bslite.plan.core.windows import shapes_of_params
-from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.contraction import contraction, merge_lines, rows_apart
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.on_tiles.split import (
     LARGE,
@@ -48,8 +48,6 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     if out is None:  # a slice of a concat whose rows are not one run
         out = b.fresh((rows.shape[0], k), 1, (0, 0, 0, 0))
     m = rows.shape[0]
-    geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
-    lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
     terms = reduction_of_rows(c, k, across)
     if weight is None:
         pack, weights = None, stored(b, node.params["weight"], 1)
@@ -67,9 +65,13 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
         b, layer, size, Sum(PIXEL, c), from_x, Near(0, 0, 0), to_y, None, k, False, weights,
         None, lambda: bias_of(b, layer), Reads.FLOAT32 if direct is None else Reads.IN_PLACE,
     )  # fmt: skip
+    if not done:
+        rows = rows_apart(b, rows, k)
     if weight is not None and not (done or across):
         done = multiplied_unpacked(b, layer, rows, matrices, terms, out, given(b, layer, "bias"))
     if not done:
+        geometry = {"x": (0, 0, rows.strides[0]), "y": (0, 0, out.strides[0]), "r": (0, 0, 0)}
+        lines, geometry = merge_lines(b, 1, 1, m, k, geometry)
         recipe = "across" if across else "rounded_panels" if dots else "panels"
         contraction(
             b, layer, rows.start, out, None, lines, geometry, terms, channels=k, halo_reads=rows, pack=pack,

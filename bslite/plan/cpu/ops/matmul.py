@@ -9,7 +9,7 @@ from bslite.passes import Layer
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, turned
-from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.cpu.contraction import contraction, merge_lines, rows_apart
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.on_tiles.split import PIXEL, Packed, Sum, Weights, on_tiles, split_conv
 from bslite.plan.cpu.on_tiles.split_weights import computed
@@ -38,7 +38,7 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
         if y is not home:
             b.copy(y, home)
         return
-    x = b.read(name_x, inner=-1, exact=True)
+    x = rows_apart(b, b.read(name_x, inner=-1, exact=True), w.shape[-1])
     x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
     vectors = batch and x.shape[-2] == 1 and w.strides[-2] == 1 and sums_across(b.machine, 1, x.shape[-1])
     if vectors:  # y^T = w^T x^T: products of w's columns, which lie in memory, with one column

@@ -18,17 +18,15 @@ from bslite.kernels.contracts.record import Operand
 from bslite.kernels.contracts.recurrent import cell_of
 from bslite.ops.training.recurrent_steps import Steps
 from bslite.passes import Layer
-from bslite.plan.core.builder import PAGE
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import NO_HALO, View
-from bslite.plan.cpu.contraction import contraction, merge_lines
+from bslite.plan.core.views import View
+from bslite.plan.cpu.contraction import contraction, merge_lines, rows_apart
 from bslite.plan.cpu.ops.move import fill_step
 from bslite.plan.cpu.reduction import Reduction, reduction
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import LineTiling, cut_line
 from bslite.spec import Node
 
-WAYS = 8  # of L1: the number of rows a page apart that can be in use together
 FAR = 4  # times L2: weights of a thread that are more come from too far for the hardware to fetch in time
 
 
@@ -222,10 +220,7 @@ def _input_products(b: CpuBuilder, layer: Layer, gates: int, blocks: int) -> Vie
     name = node.inputs[0]
     steps, batch, features = b.shapes[name]
     x = b.read(name, inner=-1, exact=True)
-    rows = b.reshaped(x, (steps * batch, features))
-    if steps * batch > WAYS and 4 * rows.strides[0] % PAGE == 0:  # else they share one set of L1
-        source, rows = rows, b.fresh(rows.shape, 1, NO_HALO)
-        b.copy(source, rows)
+    rows = rows_apart(b, b.reshaped(x, (steps * batch, features)))
     channels = blocks * gates * lanes
     out = b.dense((steps * batch, channels))
     pick = tuple(range(gates))
