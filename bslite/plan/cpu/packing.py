@@ -20,6 +20,7 @@ from bslite.plan.shared.conv import Filters
 #: Panels, the element where the first image's begin, and the elements between two images' panels.
 Packed = tuple[View, int, int]
 Pack = Callable[[LineTiling], Packed]
+AT_ONCE = 4  # panels of a block at least
 PACK = 0.3  # cycles to pack a number
 
 
@@ -79,6 +80,8 @@ def packed_matrices(
     numbers = count * m.rows * len(m.taps) * m.cols
     blocks = min(panels, -(-item_count(b.machine, cycles * numbers) // count))
     block_panels = -(-panels // blocks)
+    if m.col == 1:  # panels of a block take turns, so that what they read lies together
+        block_panels = max(block_panels, min(AT_ONCE, -(-panels * count // b.machine.threads)))
     blocks = -(-panels // block_panels)
     x0, x1, x2 = m.runs
     places = b.const("offsets", values=[4 * t for t in m.taps])

@@ -11,6 +11,7 @@ from bslite.kernels.cpu.vector.memory import load_int, load_scalar, load_some, s
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 from bslite.kernels.cpu.vector.transpose import transpose_part, transpose_square
 
+NEAR = 16  # rows that go to each panel in turn
 F = reader(PackPanels)
 f = np.float32
 
@@ -54,11 +55,18 @@ def pack_panels(step, bases, item, scratch):
     x, y, first, last = matrix_of(s, item)
     x_row, x_col = s.x_row, s.x_col
     rows, cols, width, panels, taps, places = s.rows, s.cols, s.width, s.panels, s.taps, s.places
-    for panel in range(first, last):
-        registers = width if panel < panels - 1 else s.tail
-        column = panel * width * LANES
-        out = y + 4 * column * rows * taps
+    # Where columns lie beside one another, so do those of all panels: some rows go to each of them in turn.
+    # Else a panel's columns lie together.
+    some, at_once = (NEAR, last - first) if x_col == 4 else (rows, 1)
+    for start in range(first, last, at_once):
         for tap in range(taps):
-            source = x + load_int(places + 8 * tap) + column * x_col
-            pack_panel(source, x_row, x_col, rows, cols - column, registers, out)
-            out += rows * registers * BYTES
+            source = x + load_int(places + 8 * tap)
+            for row in range(0, rows, some):
+                for panel in range(start, start + at_once):
+                    registers = width if panel < panels - 1 else s.tail
+                    column = panel * width * LANES
+                    out = y + 4 * column * rows * taps + (tap * rows + row) * registers * BYTES
+                    pack_panel(
+                        source + row * x_row + column * x_col, x_row, x_col, min(some, rows - row),
+                        cols - column, registers, out,
+                    )  # fmt: skip
