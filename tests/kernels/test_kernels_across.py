@@ -9,6 +9,7 @@ from support.graphs import Graph
 from support.kernel_checks import check
 from support.noise import noise
 
+from bslite.engines.cpu.detect import detect
 from bslite.kernels.contracts.cpu.elementwise import Elementwise
 from bslite.kernels.contracts.cpu.gemm import Conv
 from bslite.machine import Machine
@@ -40,6 +41,9 @@ def along(spec: ModelSpec, x: Array, machine: Machine) -> bool:
 @pytest.mark.parametrize("outputs", [1, 2, 3, 4, 5, 6])
 @pytest.mark.parametrize("k", [1, 3])
 def test_every_width(outputs: int, k: int) -> None:
+    image, machine = noise(1, 64, 8, 8), detect(2)
+    if machine.lanes < 16 and not along(model(image, outputs, k), image, machine):
+        pytest.skip("panels, with this processor's registers: a running sum, too few results to judge it by")
     for width in (*range(1, 16), 27, 29):
         x = noise(1, (64, 69, 80)[width % 3], k + 1, width + k - 1)
         y = check(model(x, outputs, k), x)

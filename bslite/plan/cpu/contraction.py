@@ -170,10 +170,6 @@ def contraction(
         4 * lines * pixels * channels,
     )  # fmt: skip
     planes = planes or Planes(lines)
-    widen, wide_bytes = None, 0
-    if narrow and items.band_lines * pixels >= WIDEN:
-        widen, wide_bytes = Widen(narrow), 4 * terms.chunk_taps * terms.depth * tiling.width * machine.lanes
-    swept = Narrow.NO if widen else narrow
     strips = 1
     if deep > 1:
         line_bytes = 4 * deep * max(abs(xl), pixels * abs(xc))
@@ -181,6 +177,10 @@ def contraction(
     if strips > 1:
         band_lines = planes.lines // strips
         items = Items(band_lines, lines // band_lines, tiling.panels * groups, 1, False)
+    widen, wide_bytes = None, 0
+    if narrow and items.band_lines * pixels >= WIDEN:
+        widen, wide_bytes = Widen(narrow), 4 * terms.chunk_taps * terms.depth * tiling.width * machine.lanes
+    swept = Narrow.NO if widen else narrow
     reads = [with_halo(halo_reads)] + ([residual] if residual is not None else [])
     weights_image = 0
     if pack is None:
