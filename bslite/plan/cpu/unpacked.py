@@ -48,7 +48,8 @@ def multiplied_unpacked(
     most_panels, near = 1, min(part, machine.l2 // 4 // column_bytes)
     if m.col == 1:
         most_panels, near = machine.l2 // 16 // (rows * column_bytes), NEAR
-    block_panels = max(1, min(most_panels, tiling.panels * count // (ITEMS * machine.threads)))
+    shared = tiling.panels * count // (ITEMS * machine.threads)
+    block_panels = max(1, min(most_panels, tiling.panels, shared))
     blocks = -(-tiling.panels // block_panels)
     cycles = tiling.cycles * m.rows
     if not _quicker(machine, rows, m, near, blocks, tiling.panels, cycles, count):

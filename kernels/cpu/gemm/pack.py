@@ -57,7 +57,7 @@ def pack_panels(step, bases, item, scratch):
     rows, cols, width, panels, taps, places = s.rows, s.cols, s.width, s.panels, s.taps, s.places
     # Where columns lie beside one another, so do those of all panels: some rows go to each of them in turn.
     # Else a panel's columns lie together.
-    some, at_once = (NEAR, last - first) if x_col == 4 else (rows, 1)
+    some, at_once = (NEAR, last - first) if x_col == 4 else (max(1, rows), 1)
     for start in range(first, last, at_once):
         for tap in range(taps):
             source = x + load_int(places + 8 * tap)

@@ -38,9 +38,11 @@ def lower_matmul(b: CpuBuilder, layer: Layer) -> None:
         if y is not home:
             b.copy(y, home)
         return
-    x = rows_apart(b, b.read(name_x, inner=-1, exact=True), w.shape[-1])
+    x, (k, n) = b.read(name_x, inner=-1, exact=True), w.shape[-2:]
+    if not (batch and on_tiles(b, Sum(PIXEL, k), n, None)):  # tiles read rows split, which lie apart
+        x = rows_apart(b, x, n)
     x, w = (v.broadcast((*batch, *v.shape[-2:])) for v in (x, w))
-    vectors = batch and x.shape[-2] == 1 and w.strides[-2] == 1 and sums_across(b.machine, 1, x.shape[-1])
+    vectors = batch and x.shape[-2] == 1 and w.strides[-2] == 1 and sums_across(b.machine, 1, k)
     if vectors:  # y^T = w^T x^T: products of w's columns, which lie in memory, with one column
         x, w = turned(w), turned(x)
     if not _multiply(b, layer, x, w, turned(y) if vectors else y):
