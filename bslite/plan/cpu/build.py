@@ -24,6 +24,7 @@ from bslite.plan.cpu.step import CpuBuilder, CpuPlan, used_consts
 from bslite.plan.cpu.stored_cells import without_float32
 from bslite.plan.cpu.target import Cpu
 from bslite.plan.cpu.tuning import Tuning
+from bslite.plan.cpu.turned import turn_in_store
 from bslite.plan.cpu.work import at_precision
 from bslite.registry import load_modules
 from bslite.spec import ModelSpec
@@ -77,6 +78,8 @@ def build_plan(
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
     lower_layers(b, layers, stacks, spec.outputs)
+    if not whole:
+        turn_in_store(b, outputs)
     copy_outputs(b, outputs)
     if not keep_values:
         without_float32(b, outputs)

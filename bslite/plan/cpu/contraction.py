@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu.cells import Cells
-from bslite.kernels.contracts.cpu.gemm import Columns, Conv, PlaneRows, Windows
+from bslite.kernels.contracts.cpu.gemm import Columns, Conv, PlaneRows, Turned, Windows
 from bslite.kernels.contracts.cpu.sweep import Narrow, Widen
 from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
@@ -221,7 +221,7 @@ def contraction(
         cut=tiling.cut, sweep=sweep(machine, tiling.width, dots, channels * across, swept),
         tail_sweep=sweep(machine, tiling.tail, dots, channels * across, swept),
         minus_inf=-math.inf, plus_inf=math.inf, end=epilogue(layer.activation),
-        weights_image=4 * weights_image, stored=Cells.none(y.start),
+        weights_image=4 * weights_image, stored=Cells.none(y.start), apart=Turned(y.start),
     )  # fmt: skip
     part = part_of(y, size, channels, geometry["y"]) if rest and planes.lines == lines else y
     step(b, record, images * items.bands * items.blocks, reads, [part], wide_bytes // 4)

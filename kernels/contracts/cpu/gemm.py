@@ -65,6 +65,20 @@ class Columns(Record):
     most_rows: int = 1
 
 
+class Turned(Record):
+    """Where results go whose channels are not neighbours in memory, if ``has_turned``: pixels are.
+
+    A line's results lie in scratch memory until they are turned. Strides are in bytes.
+    """
+
+    turned: Operand
+    has_turned: int = 0
+    turned_image: int = 0
+    turned_plane: int = 0
+    turned_line: int = 0
+    turned_channel: int = 0
+
+
 class Conv(StepRecord, kernel="conv"):
     """A convolution, a linear layer or a product: sums over taps of ``depth`` contiguous floats.
 
@@ -135,6 +149,7 @@ class Conv(StepRecord, kernel="conv"):
     end: Epilogue
     weights_image: int
     stored: Cells
+    apart: Turned
 
     @property
     def tile(self) -> str:
@@ -146,7 +161,8 @@ class Conv(StepRecord, kernel="conv"):
         """What the step makes beside its results, in words; empty for nothing."""
         along = "lanes run along the sum" if self.across_bytes else ""
         inside = "columns beyond the image are left out" if self.columns.tap_entries else ""
-        return "; ".join(filter(None, (along, inside, self.narrow.said, self.stored.said)))
+        turned = "its results are turned in the store" if self.apart.has_turned else ""
+        return "; ".join(filter(None, (along, inside, turned, self.narrow.said, self.stored.said)))
 
     @property
     def narrow(self) -> Narrow:

@@ -24,6 +24,7 @@ from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.bfloat16 import not_finite
 from bslite.kernels.cpu.vector.memory import load, load_some, store, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
+from bslite.kernels.cpu.vector.transpose import transpose_only, transpose_square
 
 F = reader(Conv)
 f = np.float32
@@ -46,6 +47,19 @@ def _pixels(sweep, first, cut, a, x_col, offsets, used, depth, weights, c, c_col
                         share, kept, place + first * place_col, place_col, flag)  # fmt: skip
         ahead += tiles2 * share
     return ahead
+
+
+@register_jitable
+def _turn(x, x_col, pixels, channels, y, y_channel):
+    """Transposes a line of pixels into lines of channels."""
+    for first in range(0, pixels, LANES):
+        for channel in range(0, channels, LANES):
+            source, target = x + first * x_col + 4 * channel, y + channel * y_channel + 4 * first
+            rows, cols = min(LANES, pixels - first), min(LANES, channels - channel)
+            if rows == LANES and cols == LANES:
+                transpose_square(source, x_col, target, y_channel)
+            else:
+                transpose_only(source, x_col, rows, cols, target, y_channel)
 
 
 @step_kernel(Conv)
@@ -74,7 +88,9 @@ def conv(step, bases, item, scratch):
     has_cells, cells_only, cells = s.has_cells, s.cells_only, s.cells + image * s.cells_image
     cells_plane, cells_line, cells_col, by_tile = s.cells_plane, s.cells_line, s.cells_col, s.cells_by_tile
     flag = s.flag
-    if cells_only:  # the lines of one panel; where sums are of one part, the same for all lines
+    has_turned, aside = s.has_turned, cells_only or s.has_turned
+    turned, turned_channel = s.turned + image * s.turned_image, s.turned_channel
+    if aside:  # the lines of one panel; where sums are of one part, the same for all lines
         y = scratch + s.wide_bytes - first_line * y_line
     widen = s.widen
     seen = splat(f(0.0))
@@ -91,7 +107,7 @@ def conv(step, bases, item, scratch):
         # each group's biases are padded to whole registers
         panel_bias = bias + BYTES * (group * ((group_panels - 1) * width + tail_vecs) + nth * width)
         panel_x = x + group * s.x_group_bytes
-        panel_y = y if cells_only else y + channel_bytes
+        panel_y = y if aside else y + channel_bytes
         tap_bytes = across_bytes if across_bytes else depth * vecs * register
         tap = 0
         while tap < taps:
@@ -178,6 +194,10 @@ def conv(step, bases, item, scratch):
                     call_activation(activation, c, pixels, y_col, channels, s.act_a_cell)
                 if place and not by_tile:
                     seen = round_pixels(c, pixels, y_col, channels, place, place_col, seen)
+                if has_turned:
+                    there = turned + plane * s.turned_plane + line * s.turned_line
+                    _turn(c, y_col, pixels, channels, there + channel_bytes // 4 * turned_channel,
+                          turned_channel)  # fmt: skip
             tap += count
     if not_finite(seen):
         raise_flag(flag, 0)

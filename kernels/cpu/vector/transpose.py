@@ -40,27 +40,35 @@ def square(run):
     return transpose
 
 
-@primitive(types.void, *[types.int64] * 6)
-def transpose_part(builder, source, source_row, rows, cols, target, target_row):
-    """Transposes ``rows`` x ``cols`` cells, at most LANES each, into ``cols`` registers: zeros in the lanes
-    beyond ``rows``. Nothing outside these cells is read, nothing but these registers is written.
+def part(zeros):
+    """The transpose of ``rows`` x ``cols`` cells, at most LANES each, into ``cols`` registers: a primitive.
+
+    Nothing outside these cells is read. Lanes beyond ``rows`` get zeros, or, without ``zeros``, stay.
     """
-    zeros = ir.Constant(VEC, [0.0] * LANES)
-    of_row, none = simd.first_lanes(builder, cols), ir.Constant(simd.MASK, [0] * LANES)
 
-    def where(mask, i, count):
-        return builder.select(builder.icmp_signed("<", ir.Constant(I64, i), count), mask, none)
+    @primitive(types.void, *[types.int64] * 6)
+    def transpose(builder, source, source_row, rows, cols, target, target_row):
+        empty, none = ir.Constant(VEC, [0.0] * LANES), ir.Constant(simd.MASK, [0] * LANES)
 
-    loaded = [
-        simd.masked_load_ir(builder, _at(builder, source, source_row, i), where(of_row, i, rows), zeros)
-        for i in range(LANES)
-    ]
-    every = ir.Constant(simd.MASK, [1] * LANES)
-    for i, row in enumerate(_transposed(builder, loaded, 1)):
-        simd.masked_store_ir(builder, _at(builder, target, target_row, i), row, where(every, i, cols))
+        def where(mask, i, count):
+            return builder.select(builder.icmp_signed("<", ir.Constant(I64, i), count), mask, none)
+
+        of_row = simd.first_lanes(builder, cols)
+        of_register = ir.Constant(simd.MASK, [1] * LANES) if zeros else simd.first_lanes(builder, rows)
+        loaded = [
+            simd.masked_load_ir(builder, _at(builder, source, source_row, i), where(of_row, i, rows), empty)
+            for i in range(LANES)
+        ]
+        for i, row in enumerate(_transposed(builder, loaded, 1)):
+            at = _at(builder, target, target_row, i)
+            simd.masked_store_ir(builder, at, row, where(of_register, i, cols))
+
+    return transpose
 
 
 #: Transpose LANES x LANES cells at ``source`` into ``target``; both have rows a byte stride apart.
 transpose_square = square(1)
 #: The same of LANES/2 x LANES/2 pairs of cells.
 transpose_pairs = square(2)
+#: Transpose a part of such a square; lanes that it does not reach become zeros, or stay as they are.
+transpose_part, transpose_only = part(True), part(False)

@@ -1,0 +1,111 @@
+"""Results that lie otherwise in the caller's array than where their step makes them: turned in its store.
+
+A step of its own that turns a value reads it from further away, and writes as much again. Where a step sums
+in one part, a line of its results is in L1 when it is done, and is turned from there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from bslite.kernels.contracts.cpu.gemm import Conv, Turned
+from bslite.kernels.contracts.record import Operand
+from bslite.plan.core.loops import merged_axes
+from bslite.plan.core.plan import accesses
+from bslite.plan.core.views import View
+from bslite.plan.cpu.step import CpuBuilder, CpuStep
+
+CHANNELS = 1  # the axis
+
+
+class Axis(NamedTuple):
+    """An axis of pixels: elements between neighbours where they are made, and in the caller's array."""
+
+    size: int
+    made: int
+    wanted: int
+
+
+def turn_in_store(b: CpuBuilder, outputs: Sequence[View]) -> None:
+    """Let convolutions write their results to the caller's arrays, where nothing else reads them."""
+    for name, y in zip(b.spec.outputs, outputs, strict=True):
+        x = b.values[name]
+        if x.buffer == y.buffer or not _turns(x, y) or b.buffers[x.buffer].kind != "arena":
+            continue
+        if sum(b.values[other].buffer == x.buffer for other in b.spec.outputs) > 1:
+            continue
+        makers = [s for s in b.steps if any(a.buffer == x.buffer for a in s.writes)]
+        if any(a.buffer == x.buffer for s in b.steps for a in s.reads):
+            continue
+        made = [_turned(b, s, x, y) for s in makers]
+        records = [record for record in made if record is not None]
+        if not records or len(records) < len(made):
+            continue
+        for s, record in zip(makers, records, strict=True):
+            pixels = record.cut.tiles1 * record.cut.rows1 + record.cut.tiles2 * record.cut.rows2
+            s.record, s.writes = record, accesses([y])
+            s.scratch += pixels * record.y_col // 4 + b.machine.lanes
+        b.values[name] = y
+
+
+def _turns(x: View, y: View) -> bool:
+    """Whether channels are neighbours in x, and pixels in y."""
+    rank = len(x.shape)
+    return 3 <= rank <= 5 and x.shape[CHANNELS] > 1 and x.strides[CHANNELS] == 1 and y.strides[-1] == 1
+
+
+def _turned(b: CpuBuilder, step: CpuStep, x: View, y: View) -> Conv | None:
+    """The record of a step that makes some of x with its results in y, if it can write them there."""
+    record = step.record
+    if not isinstance(record, Conv) or record.stored.has_cells or record.chunk_taps < record.taps:
+        return None
+    pixels = record.cut.tiles1 * record.cut.rows1 + record.cut.tiles2 * record.cut.rows2
+    if record.y.buffer != x.buffer or pixels < b.machine.lanes:
+        return None  # squares of registers would be mostly empty
+    axes = _axes(x, y)
+    at = _place(record.y.at - x.offset, axes, y.strides[CHANNELS], x.shape[CHANNELS])
+    planes = record.lines // record.plane_lines
+    loops = (
+        (record.images, record.y_image), (planes, record.y_plane), (record.plane_lines, record.y_line),
+        (pixels, record.y_col),
+    )  # fmt: skip
+    found = [_moved(count, stride // 4, axes) for count, stride in loops]
+    if at is None or None in found or found[-1] != 1:
+        return None
+    image, plane, line, _ = (4 * step for step in found if step is not None)
+    place = Operand(y.buffer, y.offset + at)
+    apart = Turned(place, 1, image, plane, line, 4 * y.strides[CHANNELS])
+    unused = record.residual if record.has_residual else place
+    return replace(
+        record, y=place, residual=unused, y_image=0, y_plane=0, y_line=0,
+        y_col=4 * record.width * b.machine.lanes, stored=replace(record.stored, cells=place, flag=place),
+        apart=apart,
+    )  # fmt: skip
+
+
+def _axes(x: View, y: View) -> list[Axis]:
+    """The axes of pixels, outermost first, merged where they are evenly spaced in both views."""
+    shape, *strides = ((*v[:CHANNELS], *v[CHANNELS + 1 :]) for v in (x.shape, x.strides, y.strides))
+    sizes, (made, wanted) = merged_axes(shape, strides, by=0)
+    return [Axis(*axis) for axis in zip(sizes, made, wanted, strict=True)]
+
+
+def _moved(count: int, stride: int, axes: Sequence[Axis]) -> int | None:
+    """The elements in the caller's array between steps of a loop along one axis; None for any other."""
+    if count == 1:
+        return 0
+    for axis in axes:
+        if stride % axis.made == 0 and (count - 1) * stride < axis.size * axis.made:
+            return stride // axis.made * axis.wanted
+    return None
+
+
+def _place(offset: int, axes: Sequence[Axis], channel: int, channels: int) -> int | None:
+    """The element of the caller's array for one of x."""
+    place = 0
+    for axis in axes:
+        index, offset = divmod(offset, axis.made)
+        if not 0 <= index < axis.size:
+            return None
+        place += index * axis.wanted
+    return place + offset * channel if offset < channels else None

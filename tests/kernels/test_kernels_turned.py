@@ -1,0 +1,90 @@
+"""Results of convolutions that are turned in the store: from pixels of channels to the caller's planes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from support.check import Array
+from support.graphs import Graph, one_op
+from support.kernel_checks import check
+from support.noise import noise
+
+import bslite
+from bslite.kernels.contracts.cpu.gemm import Conv
+from bslite.machine import Machine
+from bslite.passes import simplify
+from bslite.plan import build_plan
+from bslite.spec import ModelSpec
+
+
+def turned(spec: ModelSpec, *inputs: Array) -> list[bool]:
+    """Of each convolution's step, whether it turns its results."""
+    steps = build_plan(simplify(spec), [x.shape for x in inputs], Machine(lanes=16, threads=2)).steps
+    return [bool(s.record.apart.has_turned) for s in steps if isinstance(s.record, Conv)]
+
+
+@pytest.mark.parametrize("activation", ["", "relu", "silu"])
+@pytest.mark.parametrize("outputs", [9, 16, 50])
+@pytest.mark.parametrize("width", [16, 17, 31, 40])
+def test_sizes(outputs: int, width: int, activation: str) -> None:
+    x, graph = noise(3, 12, 7, width), Graph()
+    made = graph(
+        "conv2d", "conv", graph.input("x", x.shape), weight=noise(outputs, 12, 3, 3, seed=1),
+        bias=noise(outputs, seed=2), padding=1,
+    )  # fmt: skip
+    spec = graph.build(graph(activation, "act", made) if activation else made)
+    check(spec, x)
+    assert turned(spec, x) == [True]
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "weight", "attrs"),
+    [
+        ("conv1d", (2, 20, 70), (40, 10, 5), {"padding": 2, "groups": 2}),
+        ("conv2d", (2, 24, 20, 33), (48, 12, 3, 1), {"stride": (2, 1), "groups": 2}),
+        ("conv2d", (1, 10, 9, 80), (33, 10, 1, 1), {"stride": (1, 4)}),
+        ("conv2d", (1, 64, 16, 16), (32, 64, 1, 1), {}),
+        ("conv3d", (2, 6, 5, 8, 24), (20, 6, 3, 3, 3), {"padding": 1}),
+        ("conv3d", (1, 3, 4, 6, 18), (17, 3, 1, 3, 3), {"stride": (2, 1, 1)}),
+    ],
+)
+def test_kinds(op: str, x: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any]) -> None:
+    data = noise(*x)
+    spec = one_op(op, data, weight=noise(*weight, seed=1), bias=noise(weight[0], seed=2), **attrs)
+    check(spec, data)
+    assert turned(spec, data) == [True]
+
+
+def test_a_sum_in_the_store() -> None:
+    x, graph = noise(2, 30, 9, 20), Graph()
+    value = graph.input("x", x.shape)
+    other = graph("tanh", "tanh", graph("conv2d", "other", value, weight=noise(24, 30, 1, 1, seed=1)))
+    made = graph("conv2d", "conv", value, weight=noise(24, 30, 3, 3, seed=2), padding=1)
+    spec = graph.build(graph("relu", "act", graph("add", "sum", made, other)))
+    check(spec, x)
+
+
+def test_what_others_read_stays() -> None:
+    """A value that a layer reads, one that is returned twice, one of long sums, and one of short lines."""
+    x, graph = noise(2, 16, 20, 20), Graph()
+    made = graph("conv2d", "conv", graph.input("x", x.shape), weight=noise(32, 16, 3, 3, seed=1))
+    pooled = graph("max_pool2d", "pool", made, kernel=2, stride=2)
+    again = graph("conv2d", "next", made, weight=noise(20, 32, 3, 3, seed=2))
+    spec = graph.build(made, pooled, again)
+    got, want = bslite.run(spec, x, threads=2), bslite.run(spec, x, threads=1, layerwise=True)
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_array_equal(one, other, strict=True)
+    assert turned(spec, x) == [False, True]
+
+    graph = Graph()
+    made = graph("conv2d", "conv", graph.input("x", x.shape), weight=noise(32, 16, 3, 3, seed=1))
+    spec = graph.build(made, made)
+    first, second = bslite.run(spec, x)
+    np.testing.assert_array_equal(first, second, strict=True)
+    assert turned(spec, x) == [False]
+
+    for shape, weight in (((1, 160, 20, 20), (24, 160, 3, 3)), ((1, 16, 20, 12), (24, 16, 3, 3))):
+        x = noise(*shape)
+        spec = one_op("conv2d", x, weight=noise(*weight, seed=1), padding=1)
+        check(spec, x)
+        assert turned(spec, x) == [False]
