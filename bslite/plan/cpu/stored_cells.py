@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from bslite.kernels.contracts.cpu.cells import Cells
-from bslite.kernels.contracts.cpu.gemm import Conv, Cut, Depthwise
+from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.contracts.cpu.tiles import LINE, SplitConv
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
@@ -128,7 +128,7 @@ def _made_by(step: CpuStep) -> Made:
         images = record.images
     else:
         channels, images = record.channels, step.items // (record.bands * record.blocks)
-    counts = images, record.lines // record.plane_lines, record.plane_lines, _pixels(record.cut)
+    counts = images, record.lines // record.plane_lines, record.plane_lines, record.cut.pixels
     return Made(channels, counts, _strides(record, counts))
 
 
@@ -136,11 +136,6 @@ def _strides(record: Maker, counts: tuple[int, ...]) -> tuple[int, ...]:
     """Those of a record's results, in elements; 0 along what there is one of."""
     strides = record.y_image, record.y_plane, record.y_line, record.y_col
     return tuple(s // 4 if n > 1 else 0 for n, s in zip(counts, strides, strict=True))
-
-
-def _pixels(cut: Cut) -> int:
-    """The pixels of a line."""
-    return cut.tiles1 * cut.rows1 + cut.tiles2 * cut.rows2
 
 
 def _shape(x: View) -> tuple[int, ...]:
@@ -229,7 +224,7 @@ def _only_cells(b: CpuBuilder, step: CpuStep) -> tuple[Maker, int]:
     stored = replace(record.stored, cells_only=1)
     if isinstance(record, SplitConv):
         return replace(record, y=stored.cells, stored=stored), 0  # there are sums in it anyway
-    pixels = _pixels(record.cut)
+    pixels = record.cut.pixels
     direct = bool(stored.cells_by_tile)
     if isinstance(record, Depthwise):
         col = record.run * lanes

@@ -42,9 +42,8 @@ def turn_in_store(b: CpuBuilder, outputs: Sequence[View]) -> None:
         if not records or len(records) < len(made):
             continue
         for s, record in zip(makers, records, strict=True):
-            pixels = record.cut.tiles1 * record.cut.rows1 + record.cut.tiles2 * record.cut.rows2
             s.record, s.writes = record, accesses([y])
-            s.scratch += pixels * record.y_col // 4 + b.machine.lanes
+            s.scratch += record.cut.pixels * record.y_col // 4 + b.machine.lanes
         b.values[name] = y
 
 
@@ -59,7 +58,7 @@ def _turned(b: CpuBuilder, step: CpuStep, x: View, y: View) -> Conv | None:
     record = step.record
     if not isinstance(record, Conv) or record.stored.has_cells or record.chunk_taps < record.taps:
         return None
-    pixels = record.cut.tiles1 * record.cut.rows1 + record.cut.tiles2 * record.cut.rows2
+    pixels = record.cut.pixels
     if record.y.buffer != x.buffer or pixels < b.machine.lanes:
         return None  # squares of registers would be mostly empty
     axes = _axes(x, y)

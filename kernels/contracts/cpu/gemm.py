@@ -17,6 +17,11 @@ class Cut(Record):
     tiles2: int
     rows2: int
 
+    @property
+    def pixels(self) -> int:
+        """Of the line."""
+        return self.tiles1 * self.rows1 + self.tiles2 * self.rows2
+
 
 class Windows(Record):
     """The rows of the image under each window, for windows that may leave the image.
