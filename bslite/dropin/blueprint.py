@@ -191,14 +191,6 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
     argument that is not a tensor.
     """
     survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
-    composite = any(
-        getattr(n.target, "_can_decompose", bool)() for n, r in survey.refused.items() if not r.grows
-    )
-    if survey.refused and (composite or not captured.functional):
-        # A refused operation may consist of supported ones. Parts may also move past other operations, which
-        # must then not work in place.
-        captured = captured.rewritten()
-        survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
     if any(find(n) is None and n.target in table() for n in survey.refused):
         try:
             written = captured.rewritten(decomposed=True)
@@ -207,6 +199,14 @@ def draw(captured: Capture, name: str, supported: frozenset[str] | None = None) 
         other = Survey(written.graph, captured.shell, name, supported, captured.growing)
         if len(other.refused) < len(survey.refused):
             captured, survey = written, other
+    composite = any(
+        getattr(n.target, "_can_decompose", bool)() for n, r in survey.refused.items() if not r.grows
+    )
+    if survey.refused and (composite or not captured.functional):
+        # A refused operation may consist of supported ones. Parts may also move past other operations, which
+        # must then not work in place.
+        captured = captured.rewritten()
+        survey = Survey(captured.graph, captured.shell, name, supported, captured.growing)
     graph = captured.graph
     for spec in graph.program.graph_signature.input_specs:
         if spec.kind.name not in (*STORED, "USER_INPUT"):

@@ -15,8 +15,8 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.autocast import autocast_unseen
 from bslite.frontends.torch.checks import check_example, check_module, check_read
-from bslite.frontends.torch.decompose import table
-from bslite.frontends.torch.graph import Graph, is_same, join_memory, unseen_view
+from bslite.frontends.torch.decompose import table, written_out
+from bslite.frontends.torch.graph import Graph, is_same, join_memory, unseen_view, writes
 from bslite.frontends.torch.noise import keep_order
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -304,9 +304,13 @@ def functional(
     """The same program without in-place operations. No layer is decomposed, or with ``decomposed`` those that
     have no builder. Raises UnsupportedError if torch would forget where a tensor lies.
     """
-    with _one_at_a_time, quiet(), load_torch().no_grad():
-        made = None if decomposed else functionalized(program)
-        if made is not None and not Graph(made).unknown():
+    torch = load_torch()
+    with _one_at_a_time, quiet(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+        in_place = any(map(writes, program.graph.nodes))
+        made = functionalized(program) if in_place else None
+        if decomposed and (made is not None or not in_place):
+            made = written_out(made or program)
+        if made is not None and (decomposed or not Graph(made).unknown()):
             return made
         if any(map(is_same, program.graph.nodes)):
             program = with_views(program)

@@ -56,12 +56,12 @@ def functionalized(program: Any) -> Any:
         write_values(graph, "")
     except Exception:  # of whatever kind: torch may know how
         return None
-    return _holding(program, graph)
+    return holding(program, graph)
 
 
 def with_views(program: Any) -> Any:
     """``program`` with views, which torch knows for such, in the place of dropouts that do nothing."""
-    return _holding(program, _copied(program))
+    return holding(program, _copied(program))
 
 
 def _copied(program: Any) -> Any:
@@ -76,7 +76,7 @@ def _copied(program: Any) -> Any:
     return graph
 
 
-def _holding(program: Any, graph: Any) -> Any:
+def holding(program: Any, graph: Any) -> Any:
     """``program`` with another graph."""
     torch = load_torch()
     results = torch.utils._pytree.tree_leaves(next(iter(reversed(graph.nodes))).args[0])
