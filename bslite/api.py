@@ -201,7 +201,7 @@ ENGINES = ("_cpu_engine", "_cuda_engines", "_calls", "_streams")  # what engines
 
 def memory(*specs: ModelSpec) -> dict[str, int]:
     """Bytes that the CPU engine holds for models: ``weights`` as it packed them, memory for ``values``
-    between layers, and (about) ``plans``.
+    between layers and for large results to come, and (about) ``plans``.
 
     What models share counts once; the parameters of the models themselves are not counted.
     """

@@ -4,6 +4,7 @@
 checks them; later calls hand the addresses to the engine.
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from bslite.arithmetic import current
 from bslite.cache import Recent
 from bslite.dropin import place
 from bslite.engines.common.cells import to_cells
+from bslite.engines.cpu.blocks import Blocks
 from bslite.engines.cpu.engine import engine_for
 from bslite.engines.cpu.threads import default_threads
 from bslite.frontends.torch import values
@@ -54,9 +56,15 @@ def widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in NARROW else tensor
 
 
-def new(shape: Sequence[int]) -> Tensor:
-    """A float32 tensor of the host."""
-    return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
+def tensors_of(blocks: Blocks) -> Callable[[Sequence[int]], Tensor]:
+    """What makes contiguous float32 tensors of the host; the large ones lie in blocks."""
+
+    def made(shape: Sequence[int]) -> Tensor:
+        if math.prod(shape) < blocks.least:  # torch's allocator is faster than NumPy's
+            return torch.empty(tuple(shape), dtype=torch.float32, device="cpu")
+        return torch.from_numpy(blocks.array(shape))
+
+    return made
 
 
 class Model:
@@ -64,8 +72,9 @@ class Model:
 
     ``cells`` names inputs and outputs that are handed over as the engine has them: 4 bytes an element in
     float32 tensors, whatever their dtype; but the first ``proper`` outputs are of their dtypes. ``empty``
-    makes the outputs' tensors. ``gives``: dtypes of 16 bits to which outputs of float32 are rounded, others
-    where they are not; by default none is. Inputs of 16 bits are widened.
+    makes the outputs' tensors, by default in blocks of the engine's. ``gives``: dtypes of 16 bits to which
+    outputs of float32 are rounded, others where they are not; by default none is. Inputs of 16 bits are
+    widened.
     """
 
     def __init__(
@@ -80,7 +89,7 @@ class Model:
         self.proper = proper
         self.gives = tuple(d if d in NARROW else None for d in gives)
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
-        self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty or new
+        self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty
         self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
         self._calls: Recent[tuple[object, ...], Call] = Recent(MAX_CALLS)
 
@@ -127,7 +136,8 @@ class Model:
         ]
         copied = [a.ctypes.data != t.data_ptr() for a, t in zip(arrays, tensors, strict=True)]
         strides = [tuple(s // a.itemsize for s in a.strides) for a in arrays]
-        session = engine_for(spec).session(
+        engine = engine_for(spec)
+        session = engine.session(
             [a.shape for a in arrays], strides, self.threads or default_threads(), False, tuning=self.tuning
         )
         others = [
@@ -135,7 +145,8 @@ class Model:
             for i, name in enumerate(spec.outputs)
         ]
         as_they_are = not any(others)
-        empty, shapes, run_at = self.empty, session.output_shapes, session.run_at
+        empty = self.empty or tensors_of(engine.results)
+        shapes, run_at = session.output_shapes, session.run_at
 
         def call(given: Sequence[Tensor]) -> list[Tensor]:
             kept = []  # until the engine has read them

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from bslite.cache import Recent
-from bslite.dropin.model import Model
+from bslite.dropin.model import Model, tensors_of
 from bslite.dropin.training.again import Again
-from bslite.dropin.training.blocks import Blocks
 from bslite.dropin.training.stepping import Peer, seconds
 from bslite.dropin.tune import MARGIN
+from bslite.engines.cpu.blocks import Blocks
 from bslite.errors import BsliteError, EngineError, UnsupportedError
 from bslite.frontends.torch.training import note
 from bslite.gradients import gradient, weights_as_inputs
@@ -25,6 +25,7 @@ from bslite.spec import Input, ModelSpec
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
 STATS = "batch_stats"
+LEAST = 1 << 16  # cells: too many smaller ones are in use at once for the allocator to keep their memory
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ class TrainedPart:
             for i, out in enumerate(self.spec.outputs)
             if followed[i] and self.spec.dtypes[out] == "float32" and out not in stats
         ]
-        self._blocks = Blocks()
+        self._empty = tensors_of(Blocks(LEAST))
         self._plans: Recent[tuple[object, ...], Plan] = Recent(MAX_PLANS)
         self._alone: Model | None = None
 
@@ -141,7 +142,7 @@ class TrainedPart:
         joint = gradient(spec, [names[i] for i in wrt], shapes, of, unit=False)
         behind = [f"d/{label}" for label in of]
         halves = split(joint, len(spec.outputs), behind, memory=self.memory)
-        cells, empty = [saved.name for saved in halves.saved], self._blocks.tensor
+        cells, empty = [saved.name for saved in halves.saved], self._empty
         return Plan(
             halves,
             Model(halves.forward, self.threads, cells, empty, len(spec.outputs)),

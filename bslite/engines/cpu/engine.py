@@ -17,6 +17,7 @@ from bslite.engines.cpu import (
     block_panels,  # noqa: F401  (registers its recipe)
     constants,
 )
+from bslite.engines.cpu.blocks import Blocks
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.session import Session, address_of
 from bslite.engines.cpu.threads import default_threads
@@ -43,8 +44,8 @@ MAX_PLAN_BYTES = 128 << 20
 class Engine:
     """Plans and constants of one ModelSpec. `engine_for` returns it.
 
-    ``like``: share what is made of parameters, folded and packed weights, and the memory of runs with the
-    engine of a model that holds the same arrays.
+    ``like``: share what is made of parameters, folded and packed weights, and the memory of runs and results
+    with the engine of a model that holds the same arrays.
     """
 
     def __init__(self, spec: ModelSpec, like: "Engine | None" = None) -> None:
@@ -62,6 +63,7 @@ class Engine:
         self._takes = [(n, f"input {i.name!r}") for n, i in enumerate(spec.inputs) if i.dtype != "float32"]
         self._gives = [(n, dtype) for n, dtype in enumerate(gives) if dtype != self._cells[n]]
         self.memory: Memory = Memory() if like is None else like.memory
+        self.results: Blocks = Blocks() if like is None else like.results
         self._sessions: Recent[tuple[Any, ...], Session] = Recent(MAX_PLAN_BYTES, size_of=lambda s: s.size)
         self._writes = Writes(spec) if spec.owners else None
 
@@ -152,7 +154,7 @@ class Engine:
             inputs = list(inputs)
             for i, what in self._takes:
                 inputs[i] = to_cells(inputs[i], what)
-        outputs = [np.empty(shape, cell) for shape, cell in session.results]
+        outputs = [self.results.array(shape, cell) for shape, cell in session.results]
         session.run(inputs, outputs)
         for i, dtype in self._gives:
             outputs[i] = outputs[i].astype(dtype)
@@ -176,9 +178,11 @@ class Engine:
         return found
 
     def values(self) -> dict[int, int]:
-        """Bytes held for values between layers, by what tells them apart among engines that share them."""
+        """Bytes held for values between layers and for results to come, by what tells them apart where
+        engines share them.
+        """
         memories = (self.memory, *(session.memory for session in self._sessions.values()))
-        return {id(memory): memory.held() for memory in memories}
+        return {id(self.results): self.results.idle, **{id(memory): memory.held() for memory in memories}}
 
     def plans(self) -> int:
         """Bytes of the plans that are kept, about."""

@@ -1,4 +1,4 @@
-"""Memory that training uses again, step after step: a new page costs several times what writing it does."""
+"""Memory of results, used again when nobody holds them: a new page costs several times what writing does."""
 
 import math
 import threading
@@ -7,37 +7,41 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
-import torch
+import numpy.typing as npt
 
-from bslite.dropin.model import new
 from bslite.spec import Array
 
-LEAST = 1 << 16  # cells: smaller tensors are torch's, whose allocator keeps small blocks
+LEAST = 1 << 20  # cells: of arrays smaller than that, the allocator keeps the memory itself
 
 
 class Blocks:
-    """Makes tensors of 4-byte cells. The memory of those that torch has freed is used again for others.
+    """Makes arrays of 4-byte cells. The memory of those that are freed is used again for others.
 
-    All of it, used and idle, is never more than what was in use at once. Threads may share it.
+    All of it, used and idle, is never more than what was in use at once. Arrays of fewer than ``least`` cells
+    are the allocator's. Threads may share it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = LEAST) -> None:
+        self.least = least
         self.used = self.idle = self.most = 0  # bytes: in use, kept for the next, and most in use so far
         self._idle: OrderedDict[int, Array] = OrderedDict()  # by number, oldest first
         self._by_size: dict[int, list[int]] = {}
         self._count = 0
-        self._lock = threading.RLock()  # a tensor may be freed while its thread is in here
+        self._lock = threading.RLock()  # an array may be freed while its thread is in here
 
-    def tensor(self, shape: Sequence[int]) -> torch.Tensor:
-        """A contiguous float32 tensor; what is in it is undefined."""
+    def array(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Array:
+        """A row-major array; what is in it is undefined. Views of it and tensors made from it keep its memory
+        as it does.
+        """
         size = math.prod(shape)
-        if size < LEAST:
-            return new(shape)
+        if size < self.least:
+            return np.empty(shape, dtype)
         with self._lock:
             block = self._taken(size)
-        piece = block.reshape(tuple(shape))  # an object of its own, which lives as long as torch needs it
-        weakref.finalize(piece, self._back, block).atexit = False
-        return torch.from_numpy(piece)
+        # NumPy has a view of a view hold the first array of them, and an array of a buffer is always first.
+        first = np.frombuffer(block.data, dtype)
+        weakref.finalize(first, self._back, block).atexit = False
+        return first.reshape(shape)
 
     def _taken(self, size: int) -> Array:
         if numbers := self._by_size.get(size):
