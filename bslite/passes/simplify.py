@@ -11,6 +11,7 @@ from bslite.passes.attention import fuse_attention
 from bslite.passes.branches import one_branch
 from bslite.passes.channels import batch_norm_scale_shift, scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
+from bslite.passes.enlarged import fold_enlargements
 from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
@@ -85,20 +86,24 @@ def why_not_folded(
     return ""
 
 
-def simplify(spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False) -> ModelSpec:
+def simplify(
+    spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False, small: bool = True
+) -> ModelSpec:
     """The simplified model: dropouts go first, because one may hide a batch norm or an attention.
 
     ``derived`` keeps the parameters that are made of others, to share them with models of the same
-    parameters. ``dots``: how the machine multiplies bytes (`choose_quads`).
+    parameters. ``dots``: how the machine multiplies bytes (`choose_quads`). ``small``: whether convolutions
+    of enlarged images read the small ones.
     """
     folded = fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
     joined = one_branch(folded, derived)
-    return folded if joined is folded else fold_batch_norms(joined, derived)
+    folded = folded if joined is folded else fold_batch_norms(joined, derived)
+    return fold_enlargements(folded, derived) if small else folded
 
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
     """The simplified model, of ops that GPUs have kernels for."""
-    simple = simplify(all_blocks_widened(spec))
+    simple = simplify(all_blocks_widened(spec), small=False)  # it has run on no GPU
     parted = attention_in_parts(simple)
     return simple if parted is simple else rewrite(parted)
 

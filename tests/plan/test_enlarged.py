@@ -1,0 +1,181 @@
+"""Convolutions of enlarged images read the small ones: the same results, of fewer products."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import bslite
+from bslite import reference
+from bslite.passes import simplify
+from bslite.passes.enlarged import fold_enlargements
+from bslite.spec import ModelSpec
+from bslite.spec.build import GraphBuilder
+
+RNG = np.random.default_rng(5)
+
+
+class Net(GraphBuilder):
+    """Builds models of images of ``H`` x ``W`` pixels."""
+
+    def image(self, name: str, channels: int, size: tuple[int | str, ...] = ("H", "W")) -> str:
+        example = tuple(n if isinstance(n, int) else {"H": 7, "W": 5, "L": 9, "D": 3}[n] for n in size)
+        return self.input(name, ("N", channels, *size), (2, channels, *example))
+
+    def conv(self, x: str, c: int, k: int, *kernel: int, bias: bool = True, **attrs: Any) -> str:
+        name = f"conv{len(self.nodes)}"
+        self.params[f"{name}.w"] = RNG.standard_normal((k, c // attrs.get("groups", 1), *kernel), np.float32)
+        params = {"weight": f"{name}.w"}
+        if bias:
+            self.params[f"{name}.b"] = RNG.standard_normal(k, np.float32)
+            params["bias"] = f"{name}.b"
+        return self.add(f"conv{len(kernel)}d", name, x, params=params, **attrs)
+
+    def doubled(self, x: str, scale: Any = 2) -> str:
+        return self.add("upsample", f"up{len(self.nodes)}", x, mode="nearest", scale=scale)
+
+
+def decoder(b: Net, up: int = 40, kernel: int = 3, size: Any = (7, 5)) -> str:
+    """An enlarged value beside two that are not, as in a U-Net, with a batch norm and an activation."""
+    skips = [b.image(name, c, tuple(2 * n for n in size)) for name, c in (("a", 8), ("c", 3))]
+    joined = b.add("concat", "cat", skips[0], b.doubled(b.image("x", up, size)), skips[1], axis=1)
+    made = b.conv(joined, up + 11, 12, kernel, kernel, padding=kernel // 2)
+    for role, array in (("weight", 1), ("bias", 0), ("running_mean", 0.3), ("running_var", 2)):
+        b.params[f"bn.{role}"] = np.full(12, array, np.float32)
+    norm = b.add(
+        "batch_norm", "bn", made, params={r.removeprefix("bn."): r for r in b.params if r[:2] == "bn"}
+    )
+    return b.add("relu", "relu", norm)
+
+
+CASES = {
+    "3x3": lambda b: b.conv(b.doubled(b.image("x", 16)), 16, 20, 3, 3, padding=1),
+    "no padding, no bias": lambda b: b.conv(b.doubled(b.image("x", 16)), 16, 5, 3, 3, bias=False),
+    "padding to the edge of the filter": lambda b: b.conv(
+        b.doubled(b.image("x", 16)), 16, 5, 3, 4, padding=(2, 1, 0, 3)
+    ),
+    "three times and twice": lambda b: b.conv(b.doubled(b.image("x", 16), (3, 2)), 16, 9, 3, 5, padding=1),
+    "four times, even filter": lambda b: b.conv(b.doubled(b.image("x", 16), 4), 16, 9, 2, 4, padding=1),
+    "rows alone": lambda b: b.conv(b.doubled(b.image("x", 24), (2, 1)), 24, 9, 3, 3, padding=1),
+    "groups": lambda b: b.conv(b.doubled(b.image("x", 48)), 48, 9, 3, 3, padding=1, groups=3),
+    "to a size": lambda b: b.conv(
+        b.add("upsample", "up", b.image("x", 16, (7, 5)), mode="nearest", size=(14, 15)), 16, 4, 3, 3
+    ),
+    "signal": lambda b: b.conv(
+        b.add("resize", "up", b.image("x", 64, ("L",)), mode="nearest", axes=(2,), scales=(4.0,),
+              coordinates="asymmetric", rounding="floor"),
+        64, 6, 7, padding=3,
+    ),
+    "volume": lambda b: b.conv(
+        b.add("resize", "up", b.image("x", 8, ("D", "H", "W")), mode="nearest", axes=(2, 3, 4),
+              scales=(2.0, 2.0, 2.0)),
+        8, 6, 3, 3, 3, padding=1,
+    ),
+    "read by others, too": lambda b: b.add(
+        "add", "sum", (up := b.doubled(b.image("x", 16))), b.conv(up, 16, 16, 3, 3, padding=1)
+    ),
+    "one after the other": lambda b: b.conv(
+        b.doubled(b.conv(b.doubled(b.image("x", 16)), 16, 20, 3, 3, padding=1)), 20, 3, 3, 3, padding=1
+    ),
+}  # fmt: skip
+
+
+def built(case: Any) -> ModelSpec:
+    b = Net("net")
+    return b.build(case(b))
+
+
+def inputs(spec: ModelSpec) -> list[Any]:
+    return [RNG.standard_normal(i.example, np.float32) for i in spec.inputs]
+
+
+def error(got: Any, want: Any) -> float:
+    return float(np.linalg.norm(got - want) / np.linalg.norm(want))
+
+
+def check(spec: ModelSpec, xs: list[Any]) -> None:
+    """As exact as the model as it is, alone or in a batch, layer by layer or not."""
+    (want,), (plain,) = (reference.run(spec, xs, dtype=d) for d in (np.float64, np.float32))
+    got = bslite.run(spec, xs)
+    assert error(got, want) <= 2 * error(plain, want) + 1e-8
+    one = bslite.run(spec, [x[:1] for x in xs])
+    np.testing.assert_array_equal(one, got[:1])
+    np.testing.assert_array_equal(bslite.run(spec, xs, layerwise=True), got)
+    np.testing.assert_array_equal(bslite.run(spec, xs, threads=1), got)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_small_images_are_read(name: str) -> None:
+    spec = built(CASES[name])
+    simple = simplify(spec)
+    assert [n for n in simple.nodes if n.op.startswith("conv_transpose")]
+    assert not [n for n in simple.nodes if n.op.startswith("conv") and "transpose" not in n.op]
+    assert {n.name for n in spec.nodes} >= {n.name for n in simple.nodes}
+    check(spec, inputs(spec))
+
+
+def test_a_concatenation_becomes_a_sum() -> None:
+    b = Net("decoder")
+    spec = b.build(decoder(b))
+    simple = simplify(spec)
+    assert [n.op for n in simple.nodes] == ["concat", "conv2d", "conv_transpose2d", "add", "relu"]
+    assert simple.nodes[2].inputs == ("x",)
+    check(spec, inputs(spec))
+
+
+def test_two_of_one_scale_are_one_layer() -> None:
+    b = Net("two")
+    x, y, z = b.image("x", 24), b.image("y", 8), b.image("z", 24)
+    joined = b.add("concat", "cat", b.doubled(x), b.doubled(y), b.doubled(z), axis=1)
+    spec = b.build(b.conv(joined, 56, 8, 3, 3, padding=1))
+    simple = simplify(spec)
+    assert [n.op for n in simple.nodes] == ["concat", "conv_transpose2d"]
+    assert [len(n.inputs) for n in simple.nodes if n.op == "concat"] == [3]
+    check(spec, inputs(spec))
+
+
+LEFT: dict[str, Any] = {
+    "bilinear": lambda b: b.conv(
+        b.add("upsample", "up", b.image("x", 16), mode="bilinear", scale=2), 16, 4, 3, 3, padding=1
+    ),
+    "by a fraction": lambda b: b.conv(b.doubled(b.image("x", 16), 1.5), 16, 4, 3, 3, padding=1),
+    "to a size that images of other sizes get, too": lambda b: b.conv(
+        b.add("upsample", "up", b.image("x", 16), mode="nearest", size=(14, 10)), 16, 4, 3, 3, padding=1
+    ),
+    "smaller": lambda b: b.conv(b.doubled(b.image("x", 16, (8, 6)), 0.5), 16, 4, 3, 3, padding=1),
+    "1x1": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 1, 1),
+    "stride": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 3, 3, padding=1, stride=2),
+    "dilation": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 3, 3, padding=2, dilation=2),
+    "depthwise": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 64, 3, 3, padding=1, groups=64),
+    "few channels": lambda b: b.conv(b.doubled(b.image("x", 8)), 8, 64, 3, 3, padding=1),
+    "padding beyond the filter": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 3, 3, padding=3),
+    "few channels of many": lambda b: decoder(b, up=8),
+    "a concatenation before 1x1": lambda b: decoder(b, kernel=1),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_others_are_left_alone(name: str) -> None:
+    b = Net("left")
+    spec = b.build(LEFT[name](b))
+    assert fold_enlargements(spec) is spec
+
+
+def test_weights_that_would_be_infinite_stay_apart() -> None:
+    b = Net("huge")
+    spec = b.build(b.conv(b.doubled(b.image("x", 16)), 16, 4, 3, 3, padding=1))
+    huge = {key: np.full_like(a, 3e38) for key, a in spec.params.items()}
+    spec = dataclasses.replace(spec, params=huge)
+    assert fold_enlargements(spec) is spec
+
+
+def test_models_of_the_same_weights_share_the_sums() -> None:
+    from bslite.cache import Derived
+
+    b = Net("shared")
+    spec = b.build(b.conv(b.doubled(b.image("x", 16)), 16, 4, 3, 3, padding=1))
+    derived = Derived()
+    one, other = (fold_enlargements(s, derived) for s in (spec, dataclasses.replace(spec)))
+    (key,) = (n.params["weight"] for n in one.nodes)
+    assert np.shares_memory(one.params[key], other.params[key])
