@@ -135,6 +135,57 @@ def test_two_of_one_scale_are_one_layer() -> None:
     check(spec, inputs(spec))
 
 
+POINTS: dict[str, Any] = {
+    "nearest": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 70, 1, 1),
+    "nearest, of any factor": lambda b: b.conv(b.doubled(b.image("x", 80), 1.7), 80, 4, 1, 1, bias=False),
+    "bilinear": lambda b: b.conv(
+        b.add("upsample", "up", b.image("x", 64), mode="bilinear", scale=2), 64, 5, 1, 1
+    ),
+    "corners, to a size": lambda b: b.conv(
+        b.add("upsample", "up", b.image("x", 64, (7, 5)), mode="bilinear", size=(29, 31), align_corners=True),
+        64,
+        5,
+        1,
+        1,
+    ),
+    "from one pixel, in groups": lambda b: b.conv(
+        b.add("upsample", "up", b.image("x", 128, (1, 1)), mode="bilinear", size=(9, 8)),
+        128,
+        6,
+        1,
+        1,
+        groups=2,
+    ),
+    "signal": lambda b: b.conv(
+        b.add("resize", "up", b.image("x", 64, ("L",)), mode="linear", axes=(2,), scales=(4.0,)), 64, 6, 1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_single_pixels_are_enlarged_afterwards(name: str) -> None:
+    b = Net("points")
+    spec = b.build(POINTS[name](b))
+    simple = simplify(spec)
+    assert simple.nodes[0].op.startswith("conv")
+    assert simple.nodes[0].inputs == ("x",)
+    check(spec, inputs(spec))
+
+
+def test_a_concatenation_of_many_sizes_becomes_a_sum() -> None:
+    """As the head of SegFormer (arXiv 2105.15203, section 3.2) has it."""
+    b = Net("head")
+    values = [b.image(f"x{i}", 70, (8 // 2**i, 16 // 2**i)) for i in range(4)]
+    large = [
+        b.add("upsample", f"up{i}", v, mode="bilinear", size=(8, 16)) for i, v in enumerate(values[1:], 1)
+    ]
+    spec = b.build(b.conv(b.add("concat", "cat", *large, values[0], axis=1), 280, 8, 1, 1))
+    simple = simplify(spec)
+    assert {n.inputs for n in simple.nodes if n.op == "conv2d"} == {(f"x{i}",) for i in range(4)}
+    assert [n.op for n in simple.nodes if n.op != "conv2d"] == ["upsample", "add"] * 3
+    check(spec, inputs(spec))
+
+
 LEFT: dict[str, Any] = {
     "bilinear": lambda b: b.conv(
         b.add("upsample", "up", b.image("x", 16), mode="bilinear", scale=2), 16, 4, 3, 3, padding=1
@@ -144,7 +195,17 @@ LEFT: dict[str, Any] = {
         b.add("upsample", "up", b.image("x", 16), mode="nearest", size=(14, 10)), 16, 4, 3, 3, padding=1
     ),
     "smaller": lambda b: b.conv(b.doubled(b.image("x", 16, (8, 6)), 0.5), 16, 4, 3, 3, padding=1),
-    "1x1": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 1, 1),
+    "1x1 of few channels": lambda b: b.conv(b.doubled(b.image("x", 48)), 48, 4, 1, 1),
+    "1x1, the enlarged value read by others, too": lambda b: b.add(
+        "add", "sum", (up := b.doubled(b.image("x", 64))), b.conv(up, 64, 64, 1, 1)
+    ),
+    "1x1, cubic": lambda b: b.conv(
+        b.add("resize", "up", b.image("x", 64), mode="cubic", axes=(2, 3), scales=(2.0, 2.0)), 64, 4, 1, 1
+    ),
+    "1x1 of a smaller image": lambda b: b.conv(b.doubled(b.image("x", 64, (8, 6)), 0.5), 64, 4, 1, 1),
+    "channels": lambda b: b.conv(
+        b.add("resize", "up", b.image("x", 64), mode="nearest", axes=(1, 2), scales=(2.0, 2.0)), 128, 4, 3, 3
+    ),
     "stride": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 3, 3, padding=1, stride=2),
     "dilation": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 4, 3, 3, padding=2, dilation=2),
     "depthwise": lambda b: b.conv(b.doubled(b.image("x", 64)), 64, 64, 3, 3, padding=1, groups=64),
