@@ -8,6 +8,7 @@ import numpy as np
 
 from bslite.cache import Derived
 from bslite.passes.attention import fuse_attention
+from bslite.passes.averaged import pool_first
 from bslite.passes.branches import one_branch
 from bslite.passes.channels import batch_norm_scale_shift, scaled_weight, shifted_bias
 from bslite.passes.draft import Draft
@@ -93,12 +94,12 @@ def simplify(
 
     ``derived`` keeps the parameters that are made of others, to share them with models of the same
     parameters. ``dots``: how the machine multiplies bytes (`choose_quads`). ``small``: whether convolutions
-    of enlarged images read the small ones.
+    read images before they are enlarged, and after they are averaged.
     """
     folded = fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
     joined = one_branch(folded, derived)
     folded = folded if joined is folded else fold_batch_norms(joined, derived)
-    return fold_enlargements(folded, derived) if small else folded
+    return fold_enlargements(pool_first(folded, derived), derived) if small else folded
 
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
