@@ -39,9 +39,19 @@ def fold_enlargements(spec: ModelSpec, derived: Derived | None = None) -> ModelS
         return spec
     draft = Draft(spec, derived)
     for node in list(draft.nodes.values()):
-        if node.op in CONVS:
+        if node.op in CONVS and any(
+            value in draft.nodes and draft.nodes[value].op in RESIZES for value in _read(draft, node)
+        ):
             _fold(draft, node)
     return draft.spec_now()
+
+
+def _read(draft: Draft, conv: Node) -> tuple[str, ...]:
+    """The values whose channels ``conv`` reads one after the other."""
+    whole = draft.alone(conv.inputs[0])
+    if whole is not None and whole.op == "concat" and whole.attrs["axis"] == 1 and conv.attrs["groups"] == 1:
+        return whole.inputs
+    return conv.inputs
 
 
 def _fold(draft: Draft, conv: Node) -> None:
@@ -89,12 +99,8 @@ def _fold(draft: Draft, conv: Node) -> None:
 
 def _parts(draft: Draft, conv: Node, points: bool) -> Iterator[Part]:
     """What ``conv`` reads, in order. ``points``: it reads each pixel alone."""
-    names = conv.inputs
-    whole = draft.alone(names[0])
-    if whole is not None and whole.op == "concat" and whole.attrs["axis"] == 1 and conv.attrs["groups"] == 1:
-        names = whole.inputs
     first = 0
-    for value in names:
+    for value in _read(draft, conv):
         end, node = first + draft.shape(value)[1], draft.nodes.get(value)
         if node is None or node.op not in RESIZES:
             yield Part(first, end, value)

@@ -12,7 +12,8 @@ from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.spec import Array, Node
 
-RESIZES = ("upsample", "resize")  # ops
+#: Ops that may make an image larger, those that repeat whole images or signals among them.
+RESIZES = ("upsample", "resize", "expand", "tile")
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Repeated:
     @staticmethod
     def by(draft: Draft, node: Node) -> "Repeated | None":
         """What ``node``, one of `RESIZES`, does, if it does that at any size."""
-        if node.attrs["mode"] != "nearest":
+        if node.attrs.get("mode") != "nearest":
             return None
         found = set()
         for shapes in draft.shapes:
@@ -71,9 +72,11 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Resized:
-    """Each pixel is a mean of those of a smaller image, the same for all channels: their sums over channels
-    may be taken first. ``op``, ``attrs``: the resizing. ``sizes``: of the small image. ``area``: how many
-    pixels there are of one, at least.
+    """Each pixel is a mean of those of a smaller image, or one of them, the same for all channels: sums over
+    channels may be taken first.
+
+    ``op``, ``attrs``: the resizing. ``sizes``: those of the small images, but for the channels. ``area``: how
+    many pixels there are of one, at least.
     """
 
     op: str
@@ -84,13 +87,17 @@ class Resized:
     @staticmethod
     def by(draft: Draft, node: Node) -> "Resized | None":
         """What ``node``, one of `RESIZES`, does, if that is it, and for one reader."""
-        attrs = node.attrs
-        if draft.alone(node.name) is None or attrs["mode"] == "cubic":
+        attrs, small = dict(node.attrs), draft.shape(node.inputs[0])
+        if draft.alone(node.name) is None or attrs.get("mode") == "cubic":
             return None
         if node.op == "resize" and (min(attrs["axes"]) < 2 or attrs["coordinates"] == "tf_crop_and_resize"):
             return None
+        if len(small) != len(draft.shape(node.name)) or small[1] != draft.shape(node.name)[1]:
+            return None
+        if node.op == "expand":
+            attrs["shape"] = (attrs["shape"][0], -1, *attrs["shape"][2:])  # there will be other channels
         area = min(math.prod(s[node.name]) / math.prod(s[node.inputs[0]]) for s in draft.shapes)
-        return Resized(node.op, tuple(attrs.items()), draft.shape(node.inputs[0])[2:], area)
+        return Resized(node.op, tuple(attrs.items()), (small[0], *small[2:]), area)
 
     def saved(self, kernel: Sequence[int]) -> float:
         """Products of one channel that each number of the result takes less; none but for filters of one

@@ -159,6 +159,12 @@ POINTS: dict[str, Any] = {
     "signal": lambda b: b.conv(
         b.add("resize", "up", b.image("x", 64, ("L",)), mode="linear", axes=(2,), scales=(4.0,)), 64, 6, 1
     ),
+    "one vector for all": lambda b: b.conv(
+        b.add("expand", "up", b.image("x", 64, (1,)), shape=(-1, 64, 31)), 64, 6, 1
+    ),
+    "repeated side by side": lambda b: b.conv(
+        b.add("tile", "up", b.image("x", 64), repeats=(1, 1, 2, 3)), 64, 6, 1, 1
+    ),
 }
 
 
@@ -186,6 +192,17 @@ def test_a_concatenation_of_many_sizes_becomes_a_sum() -> None:
     check(spec, inputs(spec))
 
 
+def test_one_vector_beside_many() -> None:
+    """As PointNet (arXiv 1612.00593, figure 2) has it: what is known of all points, beside each of them."""
+    b = Net("points")
+    whole, each = b.image("x", 64, (1,)), b.image("y", 20, (31,))
+    joined = b.add("concat", "cat", each, b.add("expand", "up", whole, shape=(-1, 64, 31)), axis=1)
+    spec = b.build(b.add("relu", "relu", b.conv(joined, 84, 40, 1)))
+    simple = simplify(spec)
+    assert {n.inputs for n in simple.nodes if n.op == "conv1d"} == {("x",), ("y",)}
+    check(spec, inputs(spec))
+
+
 LEFT: dict[str, Any] = {
     "bilinear": lambda b: b.conv(
         b.add("upsample", "up", b.image("x", 16), mode="bilinear", scale=2), 16, 4, 3, 3, padding=1
@@ -203,6 +220,9 @@ LEFT: dict[str, Any] = {
         b.add("resize", "up", b.image("x", 64), mode="cubic", axes=(2, 3), scales=(2.0, 2.0)), 64, 4, 1, 1
     ),
     "1x1 of a smaller image": lambda b: b.conv(b.doubled(b.image("x", 64, (8, 6)), 0.5), 64, 4, 1, 1),
+    "channels repeated": lambda b: b.conv(
+        b.add("tile", "up", b.image("x", 64, (1, 1)), repeats=(1, 2, 3, 3)), 128, 4, 1, 1
+    ),
     "channels": lambda b: b.conv(
         b.add("resize", "up", b.image("x", 64), mode="nearest", axes=(1, 2), scales=(2.0, 2.0)), 128, 4, 3, 3
     ),
