@@ -1,4 +1,4 @@
-"""Convolutions of enlarged images read the small ones, which takes fewer products.
+"""Convolutions of enlarged images read the small ones, which takes fewer products. So do linear layers.
 
 A filter of 3 x 3 on an image of which each pixel is repeated twice in both directions (nearest upsampling)
 takes 4 products in the place of 9. A filter of one tap takes as many products as the small image has pixels,
@@ -6,6 +6,7 @@ and its result is enlarged instead, by whatever rule. Of a concatenation of enla
 layer becomes a sum of several.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -39,9 +40,8 @@ def fold_enlargements(spec: ModelSpec, derived: Derived | None = None) -> ModelS
         return spec
     draft = Draft(spec, derived)
     for node in list(draft.nodes.values()):
-        if node.op in CONVS and any(
-            value in draft.nodes and draft.nodes[value].op in RESIZES for value in _read(draft, node)
-        ):
+        read = _read(draft, node) if node.op in (*CONVS, "linear") else ()
+        if any(value in draft.nodes and draft.nodes[value].op in RESIZES for value in read):
             _fold(draft, node)
     return draft.spec_now()
 
@@ -49,19 +49,22 @@ def fold_enlargements(spec: ModelSpec, derived: Derived | None = None) -> ModelS
 def _read(draft: Draft, conv: Node) -> tuple[str, ...]:
     """The values whose channels ``conv`` reads one after the other."""
     whole = draft.alone(conv.inputs[0])
-    if whole is not None and whole.op == "concat" and whole.attrs["axis"] == 1 and conv.attrs["groups"] == 1:
-        return whole.inputs
-    return conv.inputs
+    if whole is None or whole.op != "concat" or conv.attrs.get("groups", 1) > 1:
+        return conv.inputs
+    axes = (1,) if conv.op in CONVS else (-1, len(draft.shape(whole.name)) - 1)
+    return whole.inputs if whole.attrs["axis"] in axes else conv.inputs
 
 
 def _fold(draft: Draft, conv: Node) -> None:
     """Let ``conv`` read small images, where that is less work."""
     attrs, weight = conv.attrs, draft.param(conv.params["weight"])
-    kernel, groups = weight.shape[2:], attrs["groups"]
-    beyond = any(p >= k for p, k in zip(attrs["padding"], (*kernel, *kernel), strict=True))
-    if beyond or {*attrs["stride"], *attrs["dilation"]} != {1} or draft.dtypes[conv.name] != "float32":
+    kernel, groups = weight.shape[2:], attrs.get("groups", 1)
+    beyond = any(p >= k for p, k in zip(attrs.get("padding", ()), (*kernel, *kernel), strict=True))
+    apart = any(n > 1 for key in ("stride", "dilation") for n in attrs.get(key, ()))
+    if beyond or apart or draft.dtypes[conv.name] != "float32":
         return
-    parts = list(_parts(draft, conv, max(kernel) == 1))
+    axis = 1 if conv.op in CONVS else len(draft.shape(conv.name)) - 1
+    parts = list(_parts(draft, conv, axis, math.prod(kernel) == 1))
     terms: dict[Enlargement | None, list[Part]] = {None: []}
     for part in parts:
         channels = sum(p.end - p.first for p in parts if p.how == part.how) // groups
@@ -77,7 +80,7 @@ def _fold(draft: Draft, conv: Node) -> None:
         name = f"{conv.name}/{len(sums)}"
         sources = tuple(p.small if how else p.value for p in members)
         if len(sources) > 1:
-            before.append(Node(f"{name}/concat", "concat", sources, {}, {"axis": 1}))
+            before.append(Node(f"{name}/concat", "concat", sources, {}, {"axis": axis}))
             sources = (before[-1].name,)
         ranges = tuple((p.first, p.end) for p in members)
         make = partial(_weight, weight, ranges if groups == 1 else (), how, groups)
@@ -97,15 +100,16 @@ def _fold(draft: Draft, conv: Node) -> None:
     draft.put(Node(conv.name, total.op, total.inputs, total.params, total.attrs), *before)
 
 
-def _parts(draft: Draft, conv: Node, points: bool) -> Iterator[Part]:
-    """What ``conv`` reads, in order. ``points``: it reads each pixel alone."""
+def _parts(draft: Draft, conv: Node, axis: int, points: bool) -> Iterator[Part]:
+    """What ``conv`` reads, in order. ``axis``: that of channels. ``points``: it reads each pixel alone."""
     first = 0
     for value in _read(draft, conv):
-        end, node = first + draft.shape(value)[1], draft.nodes.get(value)
+        end, node = first + draft.shape(value)[axis], draft.nodes.get(value)
         if node is None or node.op not in RESIZES:
             yield Part(first, end, value)
         else:
-            yield Part(first, end, value, node.inputs[0], (Resized if points else Repeated).by(draft, node))
+            how = Resized.by(draft, node, axis) if points else Repeated.by(draft, node)
+            yield Part(first, end, value, node.inputs[0], how)
         first = end
 
 

@@ -85,19 +85,21 @@ class Resized:
     area: float
 
     @staticmethod
-    def by(draft: Draft, node: Node) -> "Resized | None":
-        """What ``node``, one of `RESIZES`, does, if that is it, and for one reader."""
-        attrs, small = dict(node.attrs), draft.shape(node.inputs[0])
-        if draft.alone(node.name) is None or attrs.get("mode") == "cubic":
+    def by(draft: Draft, node: Node, axis: int) -> "Resized | None":
+        """What ``node``, one of `RESIZES`, does, if that is it and for one reader. ``axis``: of channels."""
+        attrs, small, large = dict(node.attrs), draft.shape(node.inputs[0]), draft.shape(node.name)
+        if draft.alone(node.name) is None or attrs.get("mode") == "cubic" or len(small) != len(large):
             return None
-        if node.op == "resize" and (min(attrs["axes"]) < 2 or attrs["coordinates"] == "tf_crop_and_resize"):
+        if node.op == "resize" and (
+            axis in [a % len(small) for a in attrs["axes"]] or attrs["coordinates"] == "tf_crop_and_resize"
+        ):
             return None
-        if len(small) != len(draft.shape(node.name)) or small[1] != draft.shape(node.name)[1]:
+        if small[axis] != large[axis]:
             return None
         if node.op == "expand":
-            attrs["shape"] = (attrs["shape"][0], -1, *attrs["shape"][2:])  # there will be other channels
+            attrs["shape"] = tuple(-1 if i == axis else n for i, n in enumerate(attrs["shape"]))
         area = min(math.prod(s[node.name]) / math.prod(s[node.inputs[0]]) for s in draft.shapes)
-        return Resized(node.op, tuple(attrs.items()), (small[0], *small[2:]), area)
+        return Resized(node.op, tuple(attrs.items()), (*small[:axis], *small[axis + 1 :]), area)
 
     def saved(self, kernel: Sequence[int]) -> float:
         """Products of one channel that each number of the result takes less; none but for filters of one

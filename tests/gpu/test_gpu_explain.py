@@ -16,7 +16,7 @@ from bslite.explanation.gpu import GpuExplanation, explain_on_gpu
 from bslite.explore.gpu import GpuMachine
 from bslite.frontends.weights.architectures.random_weights import random_state_dict
 from bslite.frontends.weights.state_dict import from_state_dict
-from bslite.passes import simplify
+from bslite.passes import simplify_for_gpu
 from bslite.plan.cuda import build_plan
 from bslite.spec import GraphBuilder, ModelSpec
 from bslite.spec.table import layer_rows
@@ -34,7 +34,7 @@ def found(request: pytest.FixtureRequest) -> tuple[ModelSpec, GpuExplanation]:
 
 def test_rows_are_the_launches_of_the_plan(found: Any) -> None:
     spec, e = found
-    plan = build_plan(simplify(spec), e.shapes, GpuMachine())
+    plan = build_plan(simplify_for_gpu(spec), e.shapes, GpuMachine())
     assert [r.kernel for r in e.launches] == [s.kernel for s in plan.steps]
     assert [r.grid for r in e.launches] == [s.grid for s in plan.steps]
     assert e.memory["arena"] == 4 * plan.arena_size
@@ -43,7 +43,7 @@ def test_rows_are_the_launches_of_the_plan(found: Any) -> None:
 
 def test_work_is_that_of_the_simplified_model(found: Any) -> None:
     spec, e = found
-    expected = sum(row.flops for row in layer_rows(simplify(spec), e.shapes))
+    expected = sum(row.flops for row in layer_rows(simplify_for_gpu(spec), e.shapes))
     assert sum(r.flops for r in e.launches) == expected
     assert sum(r.flops for r in e.rows if r.stack is None or r.inside) == expected
 

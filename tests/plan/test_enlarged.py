@@ -203,6 +203,32 @@ def test_one_vector_beside_many() -> None:
     check(spec, inputs(spec))
 
 
+@pytest.mark.parametrize("axis", [-1, 3])
+def test_features_of_pairs(axis: int) -> None:
+    """As relation networks (arXiv 1706.01427, equation 1) have them: each object beside each other one."""
+    b = Net("pairs")
+    x, y = b.input("x", ("N", 6, 1, 64), (2, 6, 1, 64)), b.input("y", ("N", 1, 6, 64), (2, 1, 6, 64))
+    pairs = [b.add("expand", f"{v}/all", v, shape=(-1, 6, 6, 64)) for v in (x, y)]
+    question = b.input("q", ("N", 6, 6, 5), (2, 6, 6, 5))
+    b.params = {"w": RNG.standard_normal((40, 133), np.float32), "b": RNG.standard_normal(40, np.float32)}
+    joined = b.add("concat", "cat", pairs[0], question, pairs[1], axis=axis)
+    made = b.add("linear", "linear", joined, params={"weight": "w", "bias": "b"})
+    spec = b.build(b.add("relu", "relu", made))
+    simple = simplify(spec)
+    assert {n.inputs for n in simple.nodes if n.op == "linear"} == {("x",), ("y",), ("q",)}
+    assert "concat" not in [n.op for n in simple.nodes]
+    check(spec, inputs(spec))
+
+
+def test_an_enlarged_value_alone_before_a_linear_layer() -> None:
+    b = Net("alone")
+    b.params = {"w": RNG.standard_normal((8, 64), np.float32)}
+    wide = b.add("tile", "wide", b.input("x", ("N", 3, 64), (2, 3, 64)), repeats=(1, 4, 1))
+    spec = b.build(b.add("linear", "linear", wide, params={"weight": "w"}))
+    assert [n.op for n in simplify(spec).nodes] == ["linear", "tile"]
+    check(spec, inputs(spec))
+
+
 LEFT: dict[str, Any] = {
     "bilinear": lambda b: b.conv(
         b.add("upsample", "up", b.image("x", 16), mode="bilinear", scale=2), 16, 4, 3, 3, padding=1

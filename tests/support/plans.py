@@ -9,7 +9,7 @@ from bslite import ModelSpec
 from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.engine import prepare
 from bslite.explore.gpu import GpuMachine
-from bslite.passes import simplify
+from bslite.passes import simplify, simplify_for_gpu
 from bslite.plan import Plan, build_plan, cuda
 from bslite.plan.cpu.tuning import Tuning
 from support.graphs import Graph
@@ -42,7 +42,7 @@ def open_in_the_middle() -> ModelSpec:
 
 def gpu_plan_of(spec: ModelSpec, *shapes: tuple[int, ...], machine: GpuMachine = MACHINE, **how: Any) -> Plan:
     """For a GPU, a large one unless told."""
-    return cuda.build_plan(simplify(spec), list(shapes), machine, **how)
+    return cuda.build_plan(simplify_for_gpu(spec), list(shapes), machine, **how)
 
 
 def run_tuned(
