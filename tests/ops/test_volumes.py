@@ -201,3 +201,22 @@ def test_features_and_tokens_lie_as_before() -> None:
     y = graph("gelu", "act", graph("linear", "fc", x, weight=noise(7, 12, seed=1)))
     plan = build_plan(graph.build(graph("add", "sum", y, y)), [(2, 9, 12)], Machine(threads=2))
     assert [s.kernel for s in plan.steps] == ["conv", "elementwise"]
+
+
+@pytest.mark.parametrize("tall", [False, True], ids=["one line", "lines"])
+@pytest.mark.parametrize("wide", [False, True], ids=["one pixel", "pixels"])
+@pytest.mark.parametrize("deep", [False, True], ids=["one plane", "planes"])
+def test_one_value_for_all_that_lie_beside_it_is_added_in_the_store(
+    deep: bool, tall: bool, wide: bool
+) -> None:
+    """The sum of a layer's value and of one that is repeated along some axes: its strides there are zero, and
+    so is that of images where there is one.
+    """
+    g, size = Graph(), (3, 4, 6)
+    small = tuple(n if kept else 1 for n, kept in zip(size, (deep, tall, wide), strict=True))
+    x, y = g.input("x", ("N", 8, *size), (2, 8, *size)), g.input("y", ("N", 8, *small), (2, 8, *small))
+    repeated = g("expand", "all", g("conv3d", "b", y, weight=noise(20, 8, 1, 1, 1)), shape=(-1, 20, *size))
+    spec = g.build(g("add", "sum", g("conv3d", "a", x, weight=noise(20, 8, 1, 1, 1)), repeated))
+    assert fuse(simplify(spec))[-1].residual in ("all", "b")
+    for images in (1, 2):
+        check(spec, noise(images, 8, *size), noise(images, 8, *small))

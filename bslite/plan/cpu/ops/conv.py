@@ -227,7 +227,7 @@ def _recut(
     images, planes, lines and pixels of the output; ``one_line``: it has one line only.
     """
     n, d, p, q = made
-    used = {key: g for key, g in geometry.items() if g != (0, 0, 0)}
+    used = {key: g for key, g in geometry.items() if g != (0, 0, 0) or between[key]}
     channels = filters.group_channels
     pixel = window.cols.taps == window.depth.taps == 1 and not clipped
     if pixel and d > 1 and all(between[key] == p * line for key, (_, line, _) in used.items()):
