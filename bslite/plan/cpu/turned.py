@@ -48,8 +48,10 @@ def turn_in_store(b: CpuBuilder, outputs: Sequence[View]) -> None:
 
 
 def _turns(x: View, y: View) -> bool:
-    """Whether channels are neighbours in x, and pixels in y."""
+    """Whether channels are neighbours in x, and pixels in y; a value that is repeated has no such place."""
     rank = len(x.shape)
+    if any(n > 1 and stride == 0 for n, stride in zip(x.shape, x.strides, strict=True)):
+        return False
     return 3 <= rank <= 5 and x.shape[CHANNELS] > 1 and x.strides[CHANNELS] == 1 and y.strides[-1] == 1
 
 
