@@ -1,5 +1,7 @@
 """Memory that is used again once an array is freed, and never before."""
 
+import os
+import signal
 import threading
 
 import numpy as np
@@ -104,6 +106,29 @@ def test_threads_share_it() -> None:
         thread.join()
     assert not wrong
     assert blocks.used == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent() -> None:
+    blocks, held, done = Blocks(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with blocks._lock:
+            held.set()
+            done.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    child = os.fork()
+    if not child:
+        signal.alarm(10)  # a child that waits is ended
+        blocks.array(SHAPE)
+        os._exit(0)
+    done.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_results_are_written_to_memory_that_is_there() -> None:

@@ -1,6 +1,7 @@
 """Memory of results, used again when nobody holds them: a new page costs several times what writing does."""
 
 import math
+import os
 import threading
 import weakref
 from collections import OrderedDict
@@ -28,6 +29,7 @@ class Blocks:
         self._by_size: dict[int, list[int]] = {}
         self._count = 0
         self._lock = threading.RLock()  # an array may be freed while its thread is in here
+        _all.add(self)
 
     def array(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Array:
         """A row-major array; what is in it is undefined. Views of it and tensors made from it keep its memory
@@ -64,3 +66,14 @@ class Blocks:
             self._by_size.setdefault(block.size, []).append(self._count)
             self.used -= block.nbytes
             self.idle += block.nbytes
+
+
+def _renew() -> None:
+    """In a forked child: a lock that another thread held is nobody's to release."""
+    for blocks in list(_all):
+        blocks._lock = threading.RLock()
+
+
+_all: "weakref.WeakSet[Blocks]" = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew)
