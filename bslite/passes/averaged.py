@@ -1,4 +1,4 @@
-"""Filters of one tap before an average pool: the pool goes first, and leaves fewer pixels to multiply.
+"""Pointwise convolutions before an average pool: the pool goes first, and leaves fewer pixels to multiply.
 
 Both are linear, one along channels and the other along pixels, and the weights of a mean sum to one:
 ``mean(W·x + b) = W·mean(x) + b``. DenseNet (arXiv 1608.06993) has such transitions between its blocks.
@@ -13,11 +13,11 @@ from bslite.passes.families import CONVS
 from bslite.spec import ModelSpec, Node
 
 POOLS = tuple(f"{kind}_pool{axes}d" for kind in ("avg", "adaptive_avg") for axes in (1, 2, 3))
-FEW = 16  # results of a filter: the pool reads its inputs instead, which may be many more
+FEW = 16  # output channels of a convolution: the pool reads its inputs instead, which may be many more
 
 
 def pool_first(spec: ModelSpec, derived: Derived | None = None) -> ModelSpec:
-    """The model with average pools in front of filters of one tap that they alone read."""
+    """The model with average pools in front of pointwise convolutions (1 x 1) that they alone read."""
     if not any(n.op in POOLS for n in spec.nodes):
         return spec
     draft = Draft(spec, derived)

@@ -1,9 +1,9 @@
 """Convolutions of enlarged images read the small ones, which takes fewer products. So do linear layers.
 
 A filter of 3 x 3 on an image of which each pixel is repeated twice in both directions (nearest upsampling)
-takes 4 products in the place of 9. A filter of one tap takes as many products as the small image has pixels,
-and its result is enlarged instead, by whatever rule. Of a concatenation of enlarged values and others, the
-layer becomes a sum of several.
+takes 4 products in the place of 9. A pointwise convolution (1 x 1) is of the small image, and its result is
+enlarged instead, by whatever rule. Of a concatenation of enlarged values and others, the layer becomes a sum
+of several.
 """
 
 import math

@@ -102,8 +102,8 @@ class Resized:
         return Resized(node.op, tuple(attrs.items()), (*small[:axis], *small[axis + 1 :]), area)
 
     def saved(self, kernel: Sequence[int]) -> float:
-        """Products of one channel that each number of the result takes less; none but for filters of one
-        tap.
+        """Products of one channel that each number of the result takes less; none but for pointwise
+        convolutions.
         """
         return 1 - 1 / self.area if math.prod(kernel) == 1 else 0
 

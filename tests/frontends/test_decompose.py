@@ -12,6 +12,8 @@ from bslite.frontends import from_torch
 torch = pytest.importorskip("torch")
 from support.torch_modules import Fn  # noqa: E402
 
+from bslite.frontends.torch import decompose  # noqa: E402
+
 F = torch.nn.functional
 CASES: dict[str, Callable[..., Any]] = {
     "several results": lambda x: torch.meshgrid(x[0, 0] * 2, x[0, 1], indexing="xy"),
@@ -24,7 +26,6 @@ CASES: dict[str, Callable[..., Any]] = {
     "numbers beside tensors": lambda x: torch.logit(x.sigmoid(), 0.2),
     "a constant with an input": lambda x: torch.outer(torch.arange(3.0), x[0, 0]),
     "named arguments": lambda x: torch.addr(x[0], x[0, :, 0], x[1, 0], beta=0.5, alpha=2),
-    "a line of numbers": lambda x: x + torch.linspace(0, 1, x.shape[-1]),
     "twice": lambda x: torch.kron(torch.kron(x[0, :2, :2], x[0, 1:, :2]), x[1, :2, :2]),
 }
 
@@ -34,10 +35,19 @@ def test_written_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def again(*_: Any) -> Any:
         raise AssertionError("torch traces the program again")
 
+    written: list[str] = []
+
+    def noted(graph: Any, node: Any, new: Any) -> Any:
+        written.append(str(node.target))
+        return in_others(graph, node, new)
+
+    in_others = decompose._in_others
+    monkeypatch.setattr(decompose, "_in_others", noted)
     monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", again)
     torch.manual_seed(0)
     net, x = Fn(CASES[name]).eval(), torch.randn(4, 3, 5)
     spec = from_torch(net, x)
+    assert written
     for given in (x, torch.randn(7, 3, 5)):
         got = bslite.run(spec, given.numpy())
         want = torch.utils._pytree.tree_leaves(net(given))

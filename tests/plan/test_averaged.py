@@ -1,10 +1,10 @@
-"""Average pools go before filters of one tap: the same results, of fewer products."""
+"""Average pools go before pointwise convolutions: the same results, of fewer products."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from plan.test_enlarged import Net, check, inputs
+from plan.test_enlarged import Net, check_images
 
 from bslite.passes import simplify
 from bslite.passes.averaged import pool_first
@@ -35,7 +35,7 @@ def test_the_pool_goes_first(name: str) -> None:
     first, second = simplify(spec).nodes
     assert "avg_pool" in first.op
     assert (second.name, second.op.startswith("conv")) == ("pool", True)
-    check(spec, inputs(spec))
+    check_images(spec)
 
 
 def test_a_transition_between_blocks() -> None:
@@ -53,7 +53,7 @@ def test_a_transition_between_blocks() -> None:
     made = norm(b.conv(active, 64, 32, 1, 1, bias=False), "behind")
     spec = b.build(b.add("avg_pool2d", "pool", made, kernel=2))
     assert [n.op for n in simplify(spec).nodes] == ["batch_norm", "relu", "avg_pool2d", "conv2d"]
-    check(spec, inputs(spec))
+    check_images(spec)
 
 
 LEFT: dict[str, Any] = {

@@ -7,7 +7,7 @@ from bslite.explanation.data.stacking import Forecast
 from bslite.passes import Layer, fuse, readers, why_not_folded
 from bslite.passes.branches import LINEAR
 from bslite.passes.enlargements import RESIZES
-from bslite.passes.families import CONVS
+from bslite.passes.families import CONVS, TRANSPOSED
 from bslite.plan import AnyPlan
 from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.views import View
@@ -100,7 +100,8 @@ def _holds(
     joined = [n for n in held if before[n].op == layer.node.op in LINEAR and n not in layer.members][1:]
     said += [f"weights of {n} added to its own" for n in joined]
     said += [f"dropout {n} dropped" for n in held if before[n].op == "dropout"]
-    enlarging = [n for n in held if before[n].op in RESIZES and layer.node.op not in RESIZES]
+    reads = layer.node.op in (*CONVS, *TRANSPOSED, "linear")
+    enlarging = [n for n in held if before[n].op in RESIZES] if reads else []
     said += [f"reads what {n} enlarges" for n in enlarging]
     plain = ("batch_norm", "dropout", "constant", layer.node.op, *(("add",) if joined else ()))
     plain += (*RESIZES, "concat", *CONVS) if enlarging else ()
