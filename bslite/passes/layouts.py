@@ -11,6 +11,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from bslite.ops import Kind, Shape
+from bslite.passes.plane_convs import Region, open_regions, plane_convs
 from bslite.spec import ModelSpec, Node
 
 #: Pools of images.
@@ -61,10 +62,20 @@ def channels_second(
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
     large = _large(spec, shapes, lanes) if lanes else None
     grows = _resized(spec, shapes) if lanes else {}
-    alike = sizes, large, frozenset(grows.items()), frozenset(lie_so)
+    convs = plane_convs(_regions(spec, shapes, lie_so), spec, shapes, lanes) if lanes else frozenset()
+    alike = sizes, large, frozenset(grows.items()), frozenset(lie_so), convs
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:
-        known[alike] = _channels_second(spec, shapes, lie_so, lanes, grows)
+        known[alike] = _channels_second(spec, shapes, lie_so, lanes, grows, convs)
+    return known[alike]
+
+
+def _regions(spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str]) -> list[Region]:
+    """The regions of convolutions that may take planes; found once for values of the same ranks."""
+    alike = tuple(map(len, shapes.values())), frozenset(lie_so)
+    known: dict[object, list[Region]] = spec.__dict__.setdefault("_plane_regions", {})
+    if alike not in known:
+        known[alike] = open_regions(spec, shapes, _links(spec, shapes), lie_so)
     return known[alike]
 
 
@@ -84,13 +95,14 @@ def _channels_second(
     lie_so: Collection[str],
     lanes: int,
     grows: Mapping[str, bool],
+    convs: frozenset[str],
 ) -> frozenset[str]:
     # Results that become tokens had best lie as pixels of images do: with channels last.
     viewed = {name for node in spec.nodes if node.op in VIEWS for name in node.inputs} if grows else set()
     tokens = _joined(viewed, _links(spec, shapes)) if viewed else set()
     resized = {name: grown for name, grown in grows.items() if name not in tokens}
     linked = _links(spec, shapes, resized)
-    planes = _planes(spec, shapes, linked, lanes) if lanes else frozenset()
+    planes = convs | _planes(spec, shapes, linked, lanes) if lanes else convs
     seeds = {
         node.name
         for node in spec.nodes
@@ -102,7 +114,7 @@ def _channels_second(
     for node in spec.nodes:
         op, names = node.declaration.plain, _values(node, shapes)
         four = [n for n in names if len(shapes[n]) == 4]
-        if op in WINDOWS:
+        if op in WINDOWS and node.name not in planes:
             windows.update(n for n in names if len(shapes[n]) != 4)
         if node.name in seeds:
             images.update(four)

@@ -16,6 +16,7 @@ from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
 from bslite.engines.cpu import (
     block_panels,  # noqa: F401  (registers its recipe)
     constants,
+    plane_filters,  # noqa: F401  (registers its recipes)
 )
 from bslite.engines.cpu.blocks import Blocks
 from bslite.engines.cpu.detect import detect

@@ -8,6 +8,7 @@ image's answer does not depend on its neighbours.
 from typing import NamedTuple
 
 from bslite.machine import Machine
+from bslite.plan.core.windows import Axis
 from bslite.plan.cpu.tiling import across_rows
 
 LONGEST = 1024  # terms of one running sum at most; more are summed in parts, for accuracy and for the cache
@@ -20,6 +21,7 @@ LONGEST_OF_ROWS = 512
 LONGEST_OF_FEW, FEW = 64, 16
 
 ADD_UP = 10.0  # multiply-adds in whose time the lanes of a register are added up
+SPARED, PART = 0.03, 8.0  # share of the taps that must be spared, and terms that storing a part costs
 PLANE = 128  # terms of a plane, from which on no sum is of several planes
 
 
@@ -73,6 +75,18 @@ def reduction(
 def in_planes(r: int, s: int, c: int, planes: int) -> bool:
     """Whether the terms of each plane of a filter are summed apart: rows in planes may be left out, then."""
     return planes > 1 and r > 1 and r * s * c >= PLANE
+
+
+def leaves_out_columns(cols: Axis, depth: int) -> bool:
+    """Whether taps are summed one by one, each for the pixels that have a column of the image there: where
+    wide windows reach far beyond its sides. Parts of a sum are stored and loaded once more for that.
+    """
+    inside = 0
+    for tap in range(cols.taps):
+        first = cols.start + tap * cols.dilation
+        low, high = -(-max(0, -first) // cols.stride), -(-max(0, cols.have - first) // cols.stride)
+        inside += max(0, min(cols.made, high) - min(cols.made, low))
+    return cols.taps > 1 < cols.dilation and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
 
 
 def _rows(r: int, line: int, planes: int, plane: int) -> list[int]:

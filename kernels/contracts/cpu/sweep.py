@@ -89,3 +89,14 @@ class UnpackedSweep(Variant):
 
     vecs: int
     most: int
+
+
+class PlaneSweep(Variant):
+    """Tiles of at most ``most`` outputs by ``vecs`` registers of neighbouring pixels. With ``lines``, of
+    neighbouring lines of one output. With ``bias_first``, sums begin with the bias.
+    """
+
+    vecs: int
+    most: int
+    bias_first: bool
+    lines: bool

@@ -92,9 +92,9 @@ def band_of(s, item):
 
 
 @register_jitable
-def planes_of(s, item):
-    """The part of an item where planes are cut by `PlaneShares`: the first and the past-the-last plane, and
-    line.
+def planes_of(s, item, lines):
+    """The part of an item where planes of ``lines`` are cut by `PlaneShares`: the first and the past-the-last
+    plane, and line.
     """
     plane, line = item // s.bands * s.item_planes, item % s.bands * s.band_lines
-    return plane, min(s.planes, plane + s.item_planes), line, min(s.lines, line + s.band_lines)
+    return plane, min(s.planes, plane + s.item_planes), line, min(lines, line + s.band_lines)

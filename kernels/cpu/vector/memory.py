@@ -6,10 +6,12 @@ and no mask, because machines narrower than AVX-512 have no cheap masks.
 """
 
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.simd import (
+    F32,
     I32,
     I64,
     LANES,
@@ -92,6 +94,19 @@ def load_cell(builder, address):
 def store_cell(builder, address, value):
     """Writes the low 32 bits of an int64."""
     builder.store(builder.trunc(value, I32), pointer(builder, address, I32), align=4)
+
+
+def every(stride):
+    """Intrinsic: a register of every so many floats from an address on. It reads that many registers."""
+
+    @primitive(vec_t, i64)
+    def taken(builder, address):
+        wide = ir.VectorType(F32, stride * LANES)
+        found = builder.load(pointer(builder, address, wide), align=4)
+        lanes = ir.Constant(ir.VectorType(I32, LANES), [stride * i for i in range(LANES)])
+        return builder.shuffle_vector(found, ir.Constant(wide, ir.Undefined), lanes)
+
+    return taken
 
 
 @register_jitable

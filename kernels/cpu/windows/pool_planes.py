@@ -9,7 +9,6 @@ The order is that of `pool`: each column from the top down, then the columns fro
 import operator
 
 import numpy as np
-from llvmlite import ir
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.windows import AvgPlanes, MaxPlanes, Planes
@@ -17,6 +16,7 @@ from bslite.kernels.cpu.math.activation import call_activation
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import planes_of, reader
 from bslite.kernels.cpu.vector.memory import (
+    every,
     load,
     load_int,
     load_scalar,
@@ -25,39 +25,11 @@ from bslite.kernels.cpu.vector.memory import (
     store_scalar,
     store_some,
 )
-from bslite.kernels.cpu.vector.simd import (
-    BYTES,
-    F32,
-    I32,
-    LANES,
-    divide,
-    fma,
-    i64,
-    pointer,
-    primitive,
-    splat,
-    vec_t,
-    vmax,
-    vmax_nan,
-    vmin,
-)
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, splat, vmax, vmax_nan, vmin
 from bslite.kernels.cpu.windows.pool import ENTRY
 
 AT_ONCE = Planes.AT_ONCE
 f = np.float32
-
-
-def _every(stride):
-    """Intrinsic: a register of every so many elements from an address on."""
-
-    @primitive(vec_t, i64)
-    def every(builder, address):
-        wide = ir.VectorType(F32, stride * LANES)
-        found = builder.load(pointer(builder, address, wide), align=4)
-        lanes = ir.Constant(ir.VectorType(I32, LANES), [stride * i for i in range(LANES)])
-        return builder.shuffle_vector(found, ir.Constant(wide, ir.Undefined), lanes)
-
-    return every
 
 
 @register_jitable
@@ -97,7 +69,7 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
             entry += ENTRY
             line += apart
 
-    def across(every, stride):
+    def across(taken, stride):
         @register_jitable
         def sweep(line, lines, between, wide, apart, pixels, shares, y, y_line, affine, scale, shift, lo, hi):
             """Reduces the windows of lines, a register of them at a time."""
@@ -107,10 +79,10 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
                 for begin in range(0, 4 * pixels, BYTES):
                     at = min(last, begin)
                     place = line + stride * at
-                    value = every(place)
+                    value = taken(place)
                     for _ in range(1, wide):
                         place += apart
-                        value = combine(value, every(place))
+                        value = combine(value, taken(place))
                     if summed:
                         value = divide(value, load(shares + at), load(inverses + at))
                     if affine:
@@ -121,8 +93,8 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
 
         return sweep
 
-    along_1, along_2 = across(load, 1), across(_every(2), 2)
-    along_3, along_4 = across(_every(3), 3), across(_every(4), 4)
+    along_1, along_2 = across(load, 1), across(every(2), 2)
+    along_3, along_4 = across(every(3), 3), across(every(4), 4)
 
     @register_jitable
     def along(stride, *operands):
@@ -160,7 +132,7 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
 
     def pool(step, bases, item, scratch):
         s = F(step, bases)
-        first, last, first_line, last_line = planes_of(s, item)
+        first, last, first_line, last_line = planes_of(s, item, s.lines)
         rows, cols, row, width, pixels = s.rows, s.cols, s.x_row, s.width, s.pixels
         wide, stride, apart, affine, activation = s.wide, s.stride, 4 * s.apart, s.affine, s.activation
         y_line, lo, hi, each = s.y_line, splat(s.lo), splat(s.hi), 4 * s.line

@@ -91,7 +91,7 @@ nearest_line, linear_line = _line_of(1), _line_of(2)
 def resize_planes(step, bases, item, scratch):
     """Resizes a band of output lines of some planes: mixes rows, then picks and mixes columns."""
     s = P(step, bases)
-    first, last, first_line, last_line = planes_of(s, item)
+    first, last, first_line, last_line = planes_of(s, item, s.lines)
     rows, cols, width, pixels, y_line = s.rows, s.cols, s.width, s.pixels, s.y_line
     row_taps, col_taps, picks = s.row_taps, s.col_taps, s.picks
     taps = row_taps if row_taps == col_taps and picks == 1 else 0

@@ -10,8 +10,9 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View
-from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_params, volume, windows_of
+from bslite.plan.core.windows import Halo, Window, made_by, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
+from bslite.plan.cpu.conv_planes import conv_planes
 from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.on_tiles.prologue import take_scaled
@@ -28,7 +29,14 @@ from bslite.plan.cpu.packing import (
     weights_of,
     with_weight,
 )
-from bslite.plan.cpu.reduction import LONGEST, LONGEST_OF_CELLS, in_planes, reduction, reduction_across
+from bslite.plan.cpu.reduction import (
+    LONGEST,
+    LONGEST_OF_CELLS,
+    in_planes,
+    leaves_out_columns,
+    reduction,
+    reduction_across,
+)
 from bslite.plan.cpu.rounded import rounded_residual
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import Filters, filters_of, residual_of
@@ -39,6 +47,11 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     """Lower a convolution, dense, grouped or depthwise, with residual and activation in its store."""
     window, halo, clipped = window_of(b, layer)
     filters = with_weight(b, layer, filters_of(b, layer))
+    if b.inner(layer.name) != 1:
+        rank = len(b.shapes[layer.name])
+        x = b.read(layer.node.inputs[0], rank - 1, exact=True)
+        conv_planes(b, layer, x, b.write(layer.name), residual_of(b, layer), window, filters)
+        return
     found = by_rows(b, layer, filters, window, halo)
     x, filters, window = found or (*read_for(b, layer, filters, halo, window, clipped), window)
     y, residual = b.write(layer.name), residual_of(b, layer)
@@ -240,18 +253,3 @@ def _recut(
         return d, Lines(n, d * p, q), geometry
     lines, geometry = cut_lines(b, n, q, channels, geometry)
     return d, lines._replace(lines=d * lines.lines), geometry
-
-
-def leaves_out_columns(cols: Axis, depth: int) -> bool:
-    """Whether taps are summed one by one, each for the pixels that have a column of the image there: where
-    wide windows reach far beyond its sides. Parts of a sum are stored and loaded once more for that.
-    """
-    inside = 0
-    for tap in range(cols.taps):
-        first = cols.start + tap * cols.dilation
-        low, high = -(-max(0, -first) // cols.stride), -(-max(0, cols.have - first) // cols.stride)
-        inside += max(0, min(cols.made, high) - min(cols.made, low))
-    return cols.taps > 1 < cols.dilation and 1 - inside / (cols.taps * cols.made) > SPARED + PART / depth
-
-
-SPARED, PART = 0.03, 8.0  # share of the taps that must be spared, and terms that storing a part costs
