@@ -4,6 +4,7 @@ is no GPU, GPU kernels run in numba.cuda's simulator; processes that run tests s
 
 import ctypes
 import gc
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -89,3 +90,11 @@ def _no_stored_calibration(tmp_path_factory: pytest.TempPathFactory) -> Iterator
         calibration.kept.cache_clear()
         yield
     calibration.kept.cache_clear()
+
+
+@pytest.fixture
+def images(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions are of images, channels last, also where planes as they lie take less time."""
+    from bslite.passes import plane_convs
+
+    monkeypatch.setattr(plane_convs, "CLEARLY", math.inf)

@@ -8,7 +8,7 @@ then, are turned before they do.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from bslite.ops import Kind, Shape
 from bslite.passes.plane_convs import Region, open_regions, plane_convs
@@ -49,20 +49,23 @@ PAIR = 2  # the last axis of complex numbers
 
 
 def channels_second(
-    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str] = (), lanes: int = 0
-) -> frozenset[str]:
+    spec: ModelSpec, shapes: Mapping[str, Shape], lie_so: Collection[str] = (), lanes: int = 0,
+    stays: Callable[[Node], bool] = lambda _: False,
+) -> frozenset[str]:  # fmt: skip
     """The values of rank 3 to 5 whose channels are axis 1.
 
     Of rank 3 and 5: those that windows move over, and those joined to them by ops that keep axes in place. Of
     rank 4: those so joined to ops on images, or to the inputs that ``lie_so`` in memory; of all others those
     that depend on one, unless they are joined to ops on rows, or to rows of pairs, or only depend on one that
-    grew. ``lanes``: of a target's registers, if it pools and resizes planes, too. Found once for sizes that
-    are alike.
+    grew. ``lanes``: of a target's registers, if it convolves, pools and resizes planes, too; ``stays``: which
+    convolutions are of images even so. Found once for sizes that are alike.
     """
     sizes = tuple((len(shape), _pairs(shape), _few(shape, lanes)) for shape in shapes.values())
     large = _large(spec, shapes, lanes) if lanes else None
     grows = _resized(spec, shapes) if lanes else {}
-    convs = plane_convs(_regions(spec, shapes, lie_so), spec, shapes, lanes) if lanes else frozenset()
+    convs: frozenset[str] = frozenset()
+    if lanes:
+        convs = plane_convs(_regions(spec, shapes, lie_so), spec, shapes, lanes, stays)
     alike = sizes, large, frozenset(grows.items()), frozenset(lie_so), convs
     known: dict[object, frozenset[str]] = spec.__dict__.setdefault("_channels_second", {})
     if alike not in known:

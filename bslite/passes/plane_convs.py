@@ -7,7 +7,7 @@ join them.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from bslite.ops import Kind, Shape
@@ -88,11 +88,16 @@ def open_regions(
 
 
 def plane_convs(
-    regions: Iterable[Region], spec: ModelSpec, shapes: Mapping[str, Shape], lanes: int
-) -> frozenset[str]:
-    """The convolutions of the regions that take clearly less time plane by plane."""
+    regions: Iterable[Region], spec: ModelSpec, shapes: Mapping[str, Shape], lanes: int,
+    stays: Callable[[Node], bool],
+) -> frozenset[str]:  # fmt: skip
+    """The convolutions of the regions that take clearly less time plane by plane, but for regions with one
+    that ``stays`` one of images.
+    """
     found: set[str] = set()
     for region in regions:
+        if any(map(stays, region.convs)):
+            continue
         sizes = [_sizes(node, spec, shapes) for node in region.convs]
         as_images = sum(_image_cycles(s, lanes) for s in sizes)
         ends = sum(math.prod(shapes[name]) for name in (*region.first, *region.last))

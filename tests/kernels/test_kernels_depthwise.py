@@ -17,6 +17,8 @@ from bslite.plan.cpu.ops.depthwise import STRIDES, channel_run
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
+pytestmark = pytest.mark.usefixtures("images")
+
 WIDTHS = range(1, 31)
 #: Filter columns, horizontal stride, dilation: with microkernels of their own, and without.
 OWN = [(cols, stride, 1) for cols in (2, 3, 5, 7, 9, 20) for stride in STRIDES]

@@ -18,7 +18,7 @@ from bslite.engines.cpu.engine import prepare
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
-pytestmark = pytest.mark.usefixtures("tiles")
+pytestmark = pytest.mark.usefixtures("tiles", "images")
 __all__ = ["tiles"]
 CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "7x7, stride 2": ((2, 3, 31, 45), (64, 3, 7, 7), {"stride": 2, "padding": 3}),

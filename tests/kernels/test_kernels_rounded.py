@@ -22,7 +22,7 @@ from bslite.plan.cpu.rounded import LEAST
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
-pytestmark = pytest.mark.usefixtures("dots")
+pytestmark = pytest.mark.usefixtures("dots", "images")
 __all__ = ["dots"]
 WORD = "bfloat16"
 #: Layers that stay multiply-adds: few outputs of a group, odd numbers of inputs of a group, given weights.

@@ -21,7 +21,7 @@ from bslite.plan.cpu.on_tiles import split as split_step
 from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
-pytestmark = pytest.mark.usefixtures("tiles")
+pytestmark = pytest.mark.usefixtures("tiles", "images")
 __all__ = ["tiles"]
 FACTOR = 1.5  # of torch's error
 

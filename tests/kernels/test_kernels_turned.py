@@ -16,6 +16,8 @@ from bslite.passes import simplify
 from bslite.plan import build_plan
 from bslite.spec import ModelSpec
 
+pytestmark = pytest.mark.usefixtures("images")
+
 
 def turned(spec: ModelSpec, *inputs: Array) -> list[bool]:
     """Of each convolution's step, whether it turns its results."""

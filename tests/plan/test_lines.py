@@ -16,6 +16,8 @@ from bslite.plan import build_plan
 from bslite.plan.cpu.tiling import line_length, line_tiling, max_rows
 from bslite.plan.cpu.tuning import Banding, Tuning
 
+pytestmark = pytest.mark.usefixtures("images")
+
 AVX2 = Machine(threads=2, lanes=8, registers=16)
 #: Prices under which every run that can be taken in bands is, however small.
 EAGER = Tuning(banding=Banding(longest=6, rounds=(1, 3, 8), sync=1e9, worth=0))

@@ -19,6 +19,8 @@ from bslite.plan.cpu.on_tiles.split import CYCLES, LARGE
 from bslite.plan.cpu.tuning import Banding, Tuning
 from bslite.spec import GraphBuilder
 
+pytestmark = pytest.mark.usefixtures("images")
+
 
 def planned(spec: ModelSpec, *shapes: tuple[int, ...], threads: int = 2) -> Plan[Any]:
     machine = dataclasses.replace(detect(threads), lanes=16, registers=32, tile_cycles=CYCLES, l2=2 << 20)

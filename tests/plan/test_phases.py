@@ -18,6 +18,8 @@ from bslite.passes import fuse, simplify
 from bslite.plan import Plan, build_plan
 from bslite.plan.cpu.phases import images_of, in_phases
 
+pytestmark = pytest.mark.usefixtures("images")
+
 
 class Unit(nn.Sequential):
     """Convolution, batch norm and activation."""

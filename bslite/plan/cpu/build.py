@@ -1,6 +1,7 @@
 """Builds the CPU's plan of a ModelSpec for concrete shapes."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 from bslite.errors import EngineError
@@ -16,6 +17,7 @@ from bslite.plan.core.memory import place_buffers, set_order
 from bslite.plan.cpu.chains import without_chains
 from bslite.plan.cpu.halos import halo_needs
 from bslite.plan.cpu.on_tiles.split import in_one_part
+from bslite.plan.cpu.ops.conv_input import runs_across
 from bslite.plan.cpu.phases import images_of, in_phases
 from bslite.plan.cpu.scratch import apart, scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
@@ -64,7 +66,9 @@ def build_plan(
         stacks = [Stack(*run) for run in runs]
     elif not whole:
         stacks = choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
-    second = channels_second(spec, all_shapes, lie_as_images(spec, shapes, input_strides), machine.lanes)
+    lie_so = lie_as_images(spec, shapes, input_strides)
+    across = functools.partial(runs_across, machine, spec)
+    second = channels_second(spec, all_shapes, lie_so, machine.lanes, across)
     if tuning.chains:
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes, second)
     if not stacks and not layerwise:

@@ -13,7 +13,7 @@ from bslite.plan.core.views import View
 from bslite.plan.core.windows import NONE, Axis, Window, volume
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.ops.depthwise import in_registers
-from bslite.plan.cpu.reduction import LONGEST_OF_FEW, leaves_out_columns, reduction, sums_across
+from bslite.plan.cpu.reduction import leaves_out_columns, reduction
 from bslite.plan.cpu.sharing import item_count, share_planes
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.cpu.tiling import cut_line
@@ -65,8 +65,7 @@ def conv_planes(
 ) -> None:
     """Append the step of a convolution of planes of contiguous pixels from x to y, with constant weights.
 
-    The sums have the order and the parts that they have in a convolution of images, and so the same bits;
-    but where lanes run along a sum there, these are of its parts here.
+    The sums have the order and the parts that they have in a convolution of images, and so the same bits.
     """
     machine, lanes, params = b.machine, b.machine.lanes, layer.node.params
     window, (x, y, *added) = _merged(window, [volume(v) for v in (x, y, residual) if v is not None])
@@ -74,7 +73,7 @@ def conv_planes(
     n, channels, depths, lines, pixels = y.shape
     groups, inputs, outputs = filters.groups, filters.group_depth, filters.group_channels
     bias_first = in_registers(machine, layer, filters, window.taps)
-    part = _part(machine, window, filters, bias_first)
+    part = _part(window, filters, bias_first)
     tile = _tile(machine, window, filters, part)
     cut = cut_line(outputs, 1 if tile.lines else tile.most)
     at_once = min(tile.most, rows.taps) if tile.lines else 0
@@ -143,13 +142,17 @@ def _merged(window: Window, views: Sequence[View]) -> tuple[Window, list[View]]:
     views = list(views)
     for name, axis in (("rows", 3), ("depth", 2)):
         outer, inner = window[axis - 2], window.cols
-        together = all(v.strides[4] == 1 and v.strides[axis] in (0, v.shape[4]) for v in views)
-        if not (_single(outer) and _single(inner) and together):
+        if not (_single(outer) and _single(inner) and all(_follow(v, axis) for v in views)):
             break
         size = outer.made * inner.made
         window = window._replace(cols=inner._replace(have=size, made=size), **{name: NONE})
         views = [_as_one_line(v, axis, size) for v in views]
     return window, views
+
+
+def _follow(view: View, axis: int) -> bool:
+    """Whether lines of pixels follow one another along an axis."""
+    return view.strides[4] == 1 and (view.shape[axis] == 1 or view.strides[axis] == view.shape[4])
 
 
 def _as_one_line(view: View, axis: int, size: int) -> View:
@@ -163,13 +166,11 @@ def _single(axis: Axis) -> bool:
     return (axis.taps, axis.stride, axis.start) == (1, 1, 0) and axis.have == axis.made
 
 
-def _part(machine: Machine, window: Window, filters: Filters, bias_first: bool) -> int:
+def _part(window: Window, filters: Filters, bias_first: bool) -> int:
     """Terms of a running sum."""
     inputs, terms = filters.group_depth, filters.group_depth * window.taps
     if bias_first:
         return terms
-    if filters.groups == 1 and sums_across(machine, filters.group_channels, inputs, window.taps):
-        return min(terms, LONGEST_OF_FEW)
     deep, rows, cols = window
     sums = reduction(
         rows.taps, cols.taps, inputs, 0, 0, False, deep.taps, 0, leaves_out_columns(cols, inputs)

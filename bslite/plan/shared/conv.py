@@ -39,9 +39,9 @@ def filters_of(b: AnyBuilder, layer: Layer) -> Filters:
     return Filters(groups, inner, outer // groups)
 
 
-def residual_of(b: AnyBuilder, layer: Layer) -> View | None:
-    """The value that the layer's store adds."""
+def residual_of(b: AnyBuilder, layer: Layer, exact: bool = False) -> View | None:
+    """The value that the layer's store adds; ``exact``: see `Builder.read`."""
     if layer.residual is None:
         return None
     view = b.like(b.values[layer.residual], layer.residual, layer.name)
-    return b.arranged(view, b.inner(layer.residual))
+    return b.arranged(view, b.inner(layer.residual), exact=exact)

@@ -50,7 +50,7 @@ def lower_conv(b: CpuBuilder, layer: Layer) -> None:
     if b.inner(layer.name) != 1:
         rank = len(b.shapes[layer.name])
         x = b.read(layer.node.inputs[0], rank - 1, exact=True)
-        conv_planes(b, layer, x, b.write(layer.name), residual_of(b, layer), window, filters)
+        conv_planes(b, layer, x, b.write(layer.name), residual_of(b, layer, exact=True), window, filters)
         return
     found = by_rows(b, layer, filters, window, halo)
     x, filters, window = found or (*read_for(b, layer, filters, halo, window, clipped), window)

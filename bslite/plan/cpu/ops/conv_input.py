@@ -16,6 +16,7 @@ from bslite.plan.cpu.reduction import sums_across
 from bslite.plan.cpu.rounded import cells, on_dots, rounded, rounded_by_makers, rounded_for_some
 from bslite.plan.cpu.step import CpuBuilder
 from bslite.plan.shared.conv import Filters
+from bslite.spec import ModelSpec, Node
 
 FEW = TERMS  # channels of an image, of which a whole row of a window may be one pixel
 
@@ -198,3 +199,9 @@ def goes_across(machine: Machine, filters: Filters, taps: int) -> bool:
     if filters.recipe and filters.weight is not None:
         return False
     return sums_across(machine, filters.group_channels, filters.group_depth, taps)
+
+
+def runs_across(machine: Machine, spec: ModelSpec, node: Node) -> bool:
+    """The same of a convolution with constant weights. Of planes its sums would have other bits."""
+    outputs, inputs, *kernel = spec.param_shapes(node)["weight"]
+    return node.attrs["groups"] == 1 and sums_across(machine, outputs, inputs, math.prod(kernel))
