@@ -16,6 +16,8 @@ from bslite.spec import ModelSpec, Node
 CONVS = ("conv1d", "conv2d", "conv3d")
 #: Movements that take planes as they lie.
 MOVES = frozenset(("concat", "pad", "slice", "expand", "dropout"))
+#: Ops that do if there are at most so many channels (`layouts.py`).
+OF_FEW, FEW = frozenset(("max_pool2d", "avg_pool2d", "upsample", "resize")), 4
 CLEARLY = 1.1  # how many times as long a region must take as images
 
 
@@ -96,14 +98,13 @@ def plane_convs(
     """
     found: set[str] = set()
     for region in regions:
-        if any(map(stays, region.convs)):
-            continue
         sizes = [_sizes(node, spec, shapes) for node in region.convs]
         as_images = sum(_image_cycles(s, lanes) for s in sizes)
         ends = sum(math.prod(shapes[name]) for name in (*region.first, *region.last))
         far = max(0.0, ends - shapes[region.convs[0].name][0] * FAR / 4)
         as_images += (Cycles.TURN * ends + Cycles.TURN_FAR * far) / lanes
-        if as_images > CLEARLY * sum(_plane_cycles(s, lanes) for s in sizes):
+        quicker = as_images > CLEARLY * sum(_plane_cycles(s, lanes) for s in sizes)
+        if quicker and not any(map(stays, region.convs)):
             found.update(node.name for node in region.convs)
     return frozenset(found)
 
@@ -136,6 +137,8 @@ def _takes_planes(node: Node, shapes: Mapping[str, Shape]) -> bool:
     op, kind = node.declaration.plain, node.declaration.kind
     if op in MOVES or kind in (Kind.POINTWISE, Kind.CHANNEL, Kind.SOURCE):
         return True
+    if op in OF_FEW:
+        return shapes[node.name][1] <= FEW
     if op == "reshape":
         return min(len(shapes[node.name]), len(shapes[node.inputs[0]])) > 3
     return kind is Kind.REDUCTION and op not in ("layer_norm", "rms_norm")
