@@ -61,7 +61,7 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
         (lambda x: F.dropout(x, training=True), "called with training=True"),
         (lambda x: x.double(), "makes float64; bslite has float32, int64, int32, bool"),
         (lambda x: x + torch.rand(8), "aten.rand.default"),
-        (lambda x: (x, torch.arange(3, dtype=torch.int8)), "a forward that returns int8"),
+        (lambda x: (x, torch.arange(3, dtype=torch.int16)), "a forward that returns int16"),
         (lambda x: (x, 3), "a forward that returns 3"),
         (lambda x: (x, x.shape[0]), "a forward that returns a size"),
         (lambda x: torch.unique(x), "depends on the data"),

@@ -24,8 +24,8 @@ def from_torch(
 ) -> ModelSpec:
     """The model that ``module`` computes in eval mode, traced by ``torch.export`` on ``example_inputs``.
 
-    ``example_inputs`` is one tensor (float32, int64, int32 or bool), a tuple of the forward's positional
-    arguments, or a dict of its arguments by name; what is no tensor is built into the model.
+    ``example_inputs`` is one tensor (float32, int64, int32, bool, uint8 or int8), a tuple of the forward's
+    positional arguments, or a dict of its arguments by name; what is no tensor is built into the model.
 
     **Free sizes.** Axis 0 of each tensor becomes the free size "N" if it is as long as the first tensor's;
     the other sizes are fixed to the example's. ``dynamic_shapes`` says instead which are free, in the words

@@ -8,9 +8,11 @@ from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.counting import number
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Number, Operand, expression_of
+from bslite.ops import BYTES, RANGES
 
 Term = Operand | Number
-RANKS = {"bool": 0, "int32": 1, "int64": 1, "float32": 2}
+RANKS = {"bool": 0, "uint8": 1, "int8": 1, "int32": 1, "int64": 1, "float32": 2}
+WIDTHS = {"uint8": 8, "int8": 8, "int32": 32, "int64": 64}
 
 
 def promoted(*terms: Any) -> str:
@@ -34,10 +36,18 @@ def promoted(*terms: Any) -> str:
         for dtype in sorted(group, key=lambda d: (RANKS.get(d, 3), d)):
             if dtype not in RANKS:
                 raise Unsupported(f"an operand is {dtype}")
-            higher = not result or RANKS[dtype] > RANKS[result]
-            if higher or (group is not groups[2] and dtype == "int64" and result == "int32" == group[0]):
+            if not result or RANKS[dtype] > RANKS[result]:
                 result = dtype
+            elif group is not groups[2] and result in group and RANKS[dtype] == RANKS[result]:
+                result = _wider(result, dtype)
     return result
+
+
+def _wider(a: str, b: str) -> str:
+    """The dtype that holds all numbers of two of one kind."""
+    if a != b and WIDTHS[a] == WIDTHS[b]:
+        raise Unsupported(f"operands are {a} and {b}")
+    return max(a, b, key=lambda dtype: WIDTHS.get(dtype, 0))
 
 
 def is_size(term: Any) -> bool:
@@ -53,6 +63,8 @@ def converted(s: Site, term: Any, dtype: str) -> Operand:
         same = term.dtype == dtype
         return term if same else s.derived(dtype, term.data.to(getattr(load_torch(), dtype)))
     if isinstance(term, (bool, int, float)):
+        if dtype in BYTES and not RANGES[dtype][0] <= term <= RANGES[dtype][1]:
+            raise Unsupported(f"{term} is no {dtype}")
         return s.store.scalar(term, dtype)
     if is_size(term):
         size = number(s, expression_of(term))

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import torch
 
 
-#: The dtypes that the builders know; torch's bytes stay in torch.
-DTYPES = tuple(t for t in ops.DTYPES if t not in ops.BYTES)
+#: The dtypes that the builders know. Bytes are moved, compared and cast; sums of bytes, which torch wraps,
+#: stay in torch.
+DTYPES = ops.DTYPES
 #: torch's floats of 16 bits. Such values are float32 in bslite, which has each of their numbers; torch gets
 #: them rounded.
 NARROW = ("bfloat16", "float16")

@@ -15,7 +15,7 @@ from bslite.frontends.torch.builders import TABLE, aten, operation
 from bslite.frontends.torch.ops.buckets import zero_is_discarded
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand, kept_as
-from bslite.ops import INTEGERS
+from bslite.ops import BYTES, INTEGERS, RANGES
 from bslite.registry import load_modules
 
 load_modules(__name__)
@@ -45,7 +45,23 @@ def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
     if x.dtype == "float32" and made in INTEGERS and zero_is_discarded(s.node):
         infinite = s.emit("equal", x, s.store.scalar(-math.inf), inner=x.shape)
         x = s.emit("where", infinite, s.store.scalar(0.0), x, inner=x.shape)
+    if made in BYTES and x.dtype != "bool":
+        x = wrapped(s, x, made)
     return s.emit("cast", x, to=made)
+
+
+def wrapped(s: Site, x: Operand, to: str) -> Operand:
+    """Whole numbers as the bytes that torch makes of them hold them: their lowest 8 bits."""
+    low, high = RANGES[to]
+    if x.dtype == to:
+        return x
+    if x.dtype not in INTEGERS:
+        x = s.emit("cast", x, inner=x.shape, to="int32")
+    count, least = (s.store.scalar(n, x.dtype) for n in (high - low + 1, low))
+    if low == 0:
+        return s.emit("remainder", x, count, inner=x.shape)
+    above = s.emit("remainder", s.emit("sub", x, least, inner=x.shape), count, inner=x.shape)
+    return s.emit("add", above, least, inner=x.shape)
 
 
 def is_no_op(node: "torch.fx.Node") -> bool:

@@ -9,6 +9,7 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.common.values import Dims, Value
 from bslite.frontends.torch.builders import aten, operation
 from bslite.frontends.torch.counting import rows, rows_of, spread, taken
+from bslite.frontends.torch.operands import together
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Const, Operand, dims, expression_of
 
@@ -210,6 +211,8 @@ def unbind(s: Site, x: Operand, axis: int = 0) -> list[Operand | None]:
 @aten("cat", "concat", "concatenate")
 def cat(s: Site, xs: Sequence[Operand], axis: int = 0) -> Operand:
     given = [x for x in xs if 0 not in x.shape] or xs
+    if len({x.dtype for x in given}) > 1:
+        given = together(s, *given)
     return given[0] if len(given) == 1 else s.emit("concat", *given, axis=axis)
 
 
