@@ -45,6 +45,47 @@ def test_what_does_not_fit_is_an_error(op: str, x: int, y: int) -> None:
     bslite.run(spec, [good, good])  # the flag is down again
 
 
+#: Sums, differences and products at the ends of 32 bits, and one beyond for each.
+ENDS = {
+    "add": ([BIG, -BIG, -(2**31), 0], [0, -1, 0, -(2**31)], (BIG, 1)),
+    "sub": ([BIG, -(2**31), 0, -1], [0, 0, BIG, BIG], (0, -(2**31))),
+    "mul": ([65536, -46341, 2**30, -(2**31)], [32767, 46340, -2, 1], (-(2**31), -1)),
+    "maximum": ([BIG, -(2**31), -1, 5], [-(2**31), -BIG, 0, -5], None),
+    "minimum": ([BIG, -(2**31), -1, 5], [-(2**31), -BIG, 0, -5], None),
+}
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 70])
+@pytest.mark.parametrize("op", ENDS)
+def test_registers_of_cells(op: str, count: int) -> None:
+    """All cells of a register at once, or one by one where one of them does not fit."""
+    first, second, beyond = ENDS[op]
+    x, y = np.resize(first, count), np.resize(second, count)
+    by_hand = getattr(np, {"add": "add", "sub": "subtract", "mul": "multiply"}.get(op, op))
+    spec = model(op, "int64", "int64", shape=x.shape)
+    np.testing.assert_array_equal(bslite.run(spec, [x, y]), by_hand(x, y))
+    alone = one_op(op, x, np.zeros((), np.int64))  # a number for all cells
+    np.testing.assert_array_equal(bslite.run(alone, [x // 2, np.array(-1)]), by_hand(x // 2, -1))
+    for place in () if beyond is None else (0, count // 2, count - 1):
+        x[place], y[place] = beyond
+        with pytest.raises(InputError, match="layer"):
+            bslite.run(spec, [x, y])
+        x[place], y[place] = 1, 1
+
+
+@pytest.mark.parametrize("count", [1, 16, 70])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 2.0**31, -(2.0**31) * 1.001])
+def test_floats_that_are_no_integers(count: int, wrong: float) -> None:
+    x = np.resize(np.array([0.9, -0.9, 2147483520.0, -(2.0**31), 3.5, -0.0], np.float32), count)
+    spec = one_op("cast", x, to="int32")
+    np.testing.assert_array_equal(bslite.run(spec, x), np.trunc(x).astype(np.int64))
+    for place in (0, count // 2, count - 1):
+        changed = x.copy()
+        changed[place] = wrong
+        with pytest.raises(InputError, match="layer"):
+            bslite.run(spec, changed)
+
+
 @pytest.mark.parametrize("op", ["div", "floor_div", "fmod", "remainder"])
 def test_signs_of_quotients(op: str) -> None:
     x, y = (v.reshape(-1) for v in np.meshgrid(ints(-7, -6, -1, 0, 1, 6, 7), ints(-3, -1, 1, 3)))

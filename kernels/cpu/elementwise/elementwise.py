@@ -33,6 +33,9 @@ CLAMPED, OTHERS = binary.FUNCTIONS, {**compare.FUNCTIONS, **cast.FUNCTIONS}
 #: Functions of one cell at a time, rare and short: the load of a cell, and the function.
 CELLS = {on_integers(name): (load_cell, function) for name, function in integer.FUNCTIONS.items()}
 CELLS["float_to_int"] = (load_scalar, cast.float_to_int)
+#: Of these, functions of a register of cells at a time.
+ON_LANES = {on_integers(name): function for name, function in integer.ON_LANES.items()}
+ON_LANES["float_to_int"] = cast.TO_INT
 complete({**CLAMPED, **OTHERS, **CELLS}, FUNCTIONS, "CPU")
 IN_L1 = 4096  # elements that are stored before the activation reads them again
 
@@ -83,18 +86,37 @@ def elementwise_function(name: str) -> Kernel:
 
 
 def _by_cells(name):
-    """The kernel of a function on 32-bit cells, one at a time, computed in 64 bits."""
+    """The kernel of a function on 32-bit cells, one at a time, computed in 64 bits; of whole registers where
+    there is such a function, if all their results fit.
+    """
     read, function = CELLS[name]
+    on_lanes = name in ON_LANES
+    made_of, fits = ON_LANES.get(name, next(iter(ON_LANES.values())))
+
+    @register_jitable
+    def each(x, z, y, x_step, z_step, count, flag):
+        for i in range(count):
+            made = function(read(x + i * x_step), read(z + i * z_step), flag)
+            if made < -2147483648 or made > 2147483647:
+                raise_flag(flag, made)
+            store_cell(y + 4 * i, made)
 
     def apply(x, z, w, y, flag, step, lines):
         s = E(step, 0)
-        x_step, z_step = 4 * s.x_inner, 4 * s.z_inner
+        channels, x_step, z_step = s.channels, 4 * s.x_inner, 4 * s.z_inner
+        whole = channels // LANES if on_lanes else 0
+        done = whole * LANES
         for _ in range(lines):
-            for i in range(s.channels):
-                made = function(read(x + i * x_step), read(z + i * z_step), flag)
-                if made < -2147483648 or made > 2147483647:
-                    raise_flag(flag, made)
-                store_cell(y + 4 * i, made)
+            xs, zs = splat(load_scalar(x)), splat(load_scalar(z))
+            for block in range(whole):
+                at = block * BYTES
+                xv = load(x + at) if x_step else xs
+                zv = load(z + at) if z_step else zs
+                if fits(xv, zv):
+                    store(y + at, made_of(xv, zv))
+                else:
+                    each(x + at * (x_step > 0), z + at * (z_step > 0), y + at, x_step, z_step, LANES, flag)
+            each(x + done * x_step, z + done * z_step, y + 4 * done, x_step, z_step, channels - done, flag)
             x += s.x3
             z += s.z3
             y += s.y3

@@ -15,7 +15,7 @@ from bslite.frontends.torch.builders import TABLE, aten, operation
 from bslite.frontends.torch.ops.buckets import zero_is_discarded
 from bslite.frontends.torch.site import Site
 from bslite.frontends.torch.values import Operand, kept_as
-from bslite.ops import BYTES, INTEGERS, RANGES
+from bslite.ops import BYTES, INTEGERS
 from bslite.registry import load_modules
 
 load_modules(__name__)
@@ -51,17 +51,16 @@ def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
 
 
 def wrapped(s: Site, x: Operand, to: str) -> Operand:
-    """Whole numbers as the bytes that torch makes of them hold them: their lowest 8 bits."""
-    low, high = RANGES[to]
+    """Numbers as the bytes that torch makes of them hold them: the lowest 8 bits of whole ones."""
     if x.dtype == to:
         return x
     if x.dtype not in INTEGERS:
         x = s.emit("cast", x, inner=x.shape, to="int32")
-    count, least = (s.store.scalar(n, x.dtype) for n in (high - low + 1, low))
-    if low == 0:
-        return s.emit("remainder", x, count, inner=x.shape)
-    above = s.emit("remainder", s.emit("sub", x, least, inner=x.shape), count, inner=x.shape)
-    return s.emit("add", above, least, inner=x.shape)
+    byte = s.emit("and", x, s.store.scalar(255, x.dtype), inner=x.shape)
+    if to == "uint8":
+        return byte
+    sign = s.store.scalar(128, x.dtype)  # of int8, the highest bit
+    return s.emit("sub", s.emit("xor", byte, sign, inner=x.shape), sign, inner=x.shape)
 
 
 def is_no_op(node: "torch.fx.Node") -> bool:
