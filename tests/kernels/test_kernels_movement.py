@@ -47,6 +47,16 @@ def test_copies_of_lines_and_squares(shape: list[int], data: st.DataObject) -> N
     np.testing.assert_array_equal(bslite.run(g.build(last), x), y[tuple(slice(n, None) for n in starts)])
 
 
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 40, 70])
+@pytest.mark.parametrize("axes", [(2,), (1,), (1, 2)])
+def test_mirrored_axes(axes: tuple[int, ...], size: int) -> None:
+    x, g = noise(3, 5, size), Graph()
+    last = g.input("x", x.shape)
+    for axis in axes:
+        last = g("slice", f"mirrored {axis}", last, axis=axis, start=-1, step=-1)
+    np.testing.assert_array_equal(bslite.run(g.build(last), x), np.flip(x, axes))
+
+
 @settings(deadline=None, max_examples=50)
 @given(
     shape=st.lists(st.integers(2, 4), min_size=1, max_size=6),

@@ -40,12 +40,33 @@ def copy_run(x, y, count):
         store_first(y, load_first(x, rest, ZERO), rest)
 
 
+@primitive(types.void, types.int64, types.int64)
+def _turn_register(builder, x, y):
+    """Writes the register at ``x`` with its last lane first."""
+    found = load_ir(builder, x)
+    lanes = ir.Constant(ir.VectorType(I32, LANES), list(range(LANES))[::-1])
+    store_ir(builder, y, builder.shuffle_vector(found, ir.Constant(found.type, ir.Undefined), lanes))
+
+
+@register_jitable
+def _copy_backwards(x, y, count):
+    """Copies the cells from ``x`` down to places from ``y`` up."""
+    done = 0
+    while done + LANES <= count:
+        _turn_register(x - 4 * (done + LANES - 1), y + 4 * done)
+        done += LANES
+    for i in range(done, count):
+        store_scalar(y + 4 * i, load_scalar(x - 4 * i))
+
+
 @register_jitable
 def copy_runs(x, y, count, x_step, y_step, run):
     """Copies ``count`` runs of ``run`` contiguous cells, a step apart. The shortest go cell by cell: parts of
     registers take some machines as long.
     """
-    if run == 1:
+    if run == 1 and x_step == -4 and y_step == 4:
+        _copy_backwards(x, y, count)
+    elif run == 1:
         for _ in range(count):
             store_scalar(y, load_scalar(x))
             x += x_step
