@@ -11,8 +11,8 @@ import torch
 
 from bslite.dropin.inside import CALL
 from bslite.dropin.noted import CHANGES, Noted
-from bslite.dropin.structure import elements
 from bslite.errors import UnsupportedError
+from bslite.frontends.torch.tracing.loose import tensors_within
 
 OUTER_HOOKS = (
     "_forward_hooks",
@@ -58,16 +58,9 @@ def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
 def reachable_tensors(module: torch.nn.Module, noted: Noted | None = None) -> Iterator[torch.Tensor]:
     """Parameters, buffers, and the tensors in plain attributes and containers there, but none ``noted``."""
 
-    def within(value: Any, depth: int) -> Iterator[torch.Tensor]:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif depth:
-            for item in elements(value):
-                yield from within(item, depth - 1)
-
     modules = list(module.modules())
     apart = noted.of(module) if noted else [[]] * len(modules)
     for m, names in zip(modules, apart, strict=True):
         for name, value in vars(m).copy().items():
             if name not in names:
-                yield from within(value, 3)
+                yield from tensors_within(value)

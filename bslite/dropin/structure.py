@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from bslite.errors import UnsupportedError
+from bslite.frontends.torch.tracing.loose import elements
 
 
 class Objects(list[Any]):
@@ -244,13 +245,6 @@ def _shell(value: Any, attributes: Iterable[str]) -> Any:
     for name in attributes:
         object.__setattr__(shell, name, None)
     return shell
-
-
-def elements(value: Any) -> list[Any]:
-    """What a container holds; nothing of anything else."""
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
 
 
 def _holds(value: Any, is_leaf: Callable[[Any], bool], depth: int = 6) -> bool:

@@ -25,6 +25,7 @@ from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_i
 from bslite.frontends.torch.strided import in_order
 from bslite.frontends.torch.tracing.eager import transformers
 from bslite.frontends.torch.tracing.following import Following, enquires, followed
+from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.tracing.quiet import quiet
 from bslite.frontends.torch.values import dims
@@ -229,6 +230,7 @@ def trace(
         autocast_unseen(),
         packing(module),
         transformers(module, fast),
+        unchanged(module),
     ):
 
         def exported() -> Any:

@@ -218,9 +218,14 @@ def unseen_view(nodes: "Iterable[Node]") -> "Node | None":
 
 
 def join_memory(graph: Any) -> None:
-    """Note where tensors lie in the memory of others, unknown to the trace: dropouts that do nothing."""
+    """Note where tensors lie in the memory of others, unknown to the trace: dropouts that do nothing. And
+    where they do not, although the trace says so: a number that the forward writes down is copied for each
+    call, and the copy may be written to.
+    """
     joined: dict[int | None, int | None] = {}
-    for node in graph.nodes:
+    for i, node in enumerate(graph.nodes):
+        if node.op == "placeholder" and [operation(user) for user in node.users] == ["lift_fresh_copy"]:
+            node.meta[LIES] = -1 - i  # nobody else's
         if is_same(node):
             joined[memory(node)] = memory(node.args[0])
         if (place := joined.get(memory(node))) is not None:
