@@ -2,7 +2,6 @@
 down and then writes to.
 """
 
-import copy
 import warnings
 from typing import Any
 
@@ -58,17 +57,52 @@ class Last(Module):  # type: ignore[misc]
         return x + self.last.sum(0).view(1, 3, 1, 1)
 
 
+EVERYBODYS = torch.zeros(3)
+
+
+class Global(Module):  # type: ignore[misc]
+    def forward(self, x: Any) -> Any:
+        EVERYBODYS.add_(1)
+        return x * EVERYBODYS.view(1, 3, 1, 1)
+
+
+class OfTheClass(Module):  # type: ignore[misc]
+    number = torch.zeros(3)
+
+    def forward(self, x: Any) -> Any:
+        self.number.add_(1)
+        return x * self.number.view(1, 3, 1, 1)
+
+
+class Closure(Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        number = torch.zeros(3)
+
+        def counted(x: Any) -> Any:
+            number.add_(1)
+            return x * number.view(1, 3, 1, 1)
+
+        self.counted = counted
+
+    def forward(self, x: Any) -> Any:
+        return self.counted(x)
+
+
 @pytest.mark.filterwarnings("ignore:model .* runs in torch")
 @pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", [Count, Listed, Average, Last])
+@pytest.mark.parametrize("kind", [Count, Listed, Average, Last, Global, OfTheClass, Closure])
 def test_state_goes_on_as_in_torch(kind: Any, training: bool) -> None:
     """A trace runs the forward, but no call is counted for it."""
-    torch.manual_seed(0)
-    model = kind().train(training)
-    alone, x = copy.deepcopy(model), torch.rand(2, 3, 8, 8)
-    optimized = bslite.optimize(model)
-    for _ in range(CALLS):
-        torch.testing.assert_close(optimized(x), alone(x))
+    x, made = torch.rand(2, 3, 8, 8, generator=torch.Generator().manual_seed(1)), []
+    for wrapped in (False, True):
+        EVERYBODYS.zero_()
+        OfTheClass.number.zero_()
+        torch.manual_seed(0)
+        model = kind().train(training)
+        call = bslite.optimize(model) if wrapped else model
+        made.append([call(x).detach().clone() for _ in range(CALLS)])
+    torch.testing.assert_close(made[1], made[0])
 
 
 @pytest.mark.parametrize("kind", [Count, Listed])

@@ -1,7 +1,9 @@
-"""Tensors in plain attributes of a module and in containers there: neither parameters nor buffers."""
+"""Tensors of a module that are neither parameters nor buffers: in plain attributes, say, or global."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -28,14 +30,30 @@ def tensors_within(value: Any, depth: int = DEPTH) -> "Iterator[torch.Tensor]":
             yield from tensors_within(item, depth - 1)
 
 
+def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
+    """Tensors in attributes of a module, of those inside and of their classes, and what functions there have
+    in their closures and name of their globals.
+    """
+    plain = load_torch().nn.Module.__mro__
+    classes = {cls for m in module.modules() for cls in type(m).__mro__ if cls not in plain}
+    spaces = [list(vars(owner).values()) for owner in (*module.modules(), *classes)]
+    functions = {value for space in spaces for value in space if isinstance(value, FunctionType)}
+    for function in functions:
+        names = function.__code__.co_names
+        spaces.append([function.__globals__[name] for name in names if name in function.__globals__])
+        spaces.append([cell.cell_contents for cell in function.__closure__ or () if cell != CellType()])
+    for value in itertools.chain(*spaces):
+        yield from tensors_within(value)
+
+
 @contextmanager
 def unchanged(module: "torch.nn.Module") -> Iterator[None]:
-    """Put back what is written to such tensors meanwhile: torch's stand-ins for them write through, while
-    those for parameters and buffers do not.
+    """Put back what is written meanwhile to tensors that are neither parameters nor buffers: torch's
+    stand-ins for them write through, while those for parameters and buffers do not.
     """
     torch = load_torch()
     registered = {id(t) for t in (*module.parameters(), *module.buffers())}
-    loose = {id(t): t for m in module.modules() for value in vars(m).values() for t in tensors_within(value)}
+    loose = {id(t): t for t in _reached(module)}
     before = [
         (t, t._version, t.detach().clone())
         for place, t in loose.items()
