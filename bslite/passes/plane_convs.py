@@ -29,9 +29,7 @@ class Cycles:
     TURN = 12.0  # a value there or back
     TURN_FAR = 19.0  # what that takes more beyond `FAR` bytes
     RESULT = 4.9  # of an image besides its sums
-    PLANE_TERM = (
-        1.14  # a multiply-add; of images it takes a cycle, or two where no tile has the filter's rows
-    )
+    PLANE_TERM = 1.14  # a multiply-add; of images it takes a cycle, or two by taps
     GATHER, GATHER_LINE = 8.3, 5.9  # a register and a line that are copied before planes are multiplied
     FINISH, FINISH_LINE = 9.8, 3.2
     PLANE = 186.0
