@@ -37,13 +37,12 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
     plain = load_torch().nn.Module.__mro__
     classes = {cls for m in module.modules() for cls in type(m).__mro__ if cls not in plain}
     spaces = [list(vars(owner).values()) for owner in (*module.modules(), *classes)]
-    functions = {value for space in spaces for value in space if isinstance(value, FunctionType)}
-    for function in functions:
-        names = function.__code__.co_names
-        spaces.append([function.__globals__[name] for name in names if name in function.__globals__])
-        spaces.append([cell.cell_contents for cell in function.__closure__ or () if cell != CellType()])
-    for value in itertools.chain(*spaces):
-        yield from tensors_within(value)
+    yield from itertools.chain.from_iterable(map(tensors_within, itertools.chain(*spaces)))
+    for function in {value for space in spaces for value in space if isinstance(value, FunctionType)}:
+        held = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+        named = (function.__globals__.get(name) for name in function.__code__.co_names)
+        for value in (*held, *named):
+            yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
 
 
 @contextmanager
