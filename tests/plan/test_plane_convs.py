@@ -39,6 +39,19 @@ def test_image_filters(channels: int) -> None:
     check(spec, x)
 
 
+@pytest.mark.parametrize(("channels", "found"), [(3, 4), (8, 0)])
+def test_pyramids(channels: int, found: int) -> None:
+    """Of few channels, pools and what resizes take planes, too."""
+    g, shape = Graph(), (1, channels, 64, 96)
+    value = blurred(g, "first", g.input("x", shape), channels, 5)
+    value = g("avg_pool2d", "smaller", value, kernel=2, stride=2)
+    value = blurred(g, "second", value, channels, 5)
+    spec = g.build(g("upsample", "larger", value, mode="bilinear", size=(64, 96)))
+    x = noise(*shape)
+    assert len(planes(spec, x)) == found
+    check(spec, x)
+
+
 def test_filters_joined_by_elementwise_ops_and_sums() -> None:
     """A structural similarity: five filtered images, and the mean of what is made of them."""
     g, shape = Graph(), (2, 1, 64, 70)
