@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.process import printed
 
-from bslite.engines.cpu import limits, turns
+from bslite.engines.cpu import limits, threads, turns
 from bslite.engines.cpu.places import places
 from bslite.engines.cpu.turns import Process, Turns
 from bslite.errors import EngineError
@@ -216,3 +216,40 @@ def test_runs_of_several_threads_go_on_side_by_side(monkeypatch: pytest.MonkeyPa
         each.join(60)
     assert finished == [2, 2]
     here.end()
+
+
+BESIDE_TORCH = """
+import numpy as np
+import torch
+
+import bslite
+from bslite.engines.cpu import turns
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return ((x * 255).to(torch.uint8) * 3).float().div(255).add(x).tanh()  # torch's, between bslite's
+
+
+entered = []
+region = turns._region
+turns._region = lambda *given: entered.append(given) or region(*given)
+model, x = Model().eval(), torch.rand(1, 3, 256, 256)
+optimized = bslite.optimize(model, tune=False)
+for _ in range(5):
+    torch.testing.assert_close(optimized(x), model(x))
+print(turns._with_openmp(), bool(entered))
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("layer", ["omp", "workqueue"])
+def test_regions_beside_torch_need_its_kind_of_threads(layer: str) -> None:
+    """Where Numba has other threads than torch's operations, those of a team help."""
+    pytest.importorskip("torch")
+    if threads.usable_cores() < 2:
+        pytest.skip("regions are of two cores or more")
+    if layer == "omp":
+        pytest.importorskip("numba.np.ufunc.omppool", exc_type=ImportError)
+    said = printed(BESIDE_TORCH, NUMBA_THREADING_LAYER=layer, OMP_NUM_THREADS="2").splitlines()[-1]
+    assert said == ("True True" if layer == "omp" else "False False")

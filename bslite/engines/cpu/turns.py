@@ -136,6 +136,8 @@ def fork_join(
 
     ``beside_torch``: torch computes just before and after. Then OpenMP's threads help, in a parallel region
     of Numba's: torch's own spin for milliseconds after each of its operations, on a core that a member needs.
+    Where Numba's regions have other threads, a team does it nevertheless: TBB's share a core with torch's
+    for whole time slices.
 
     ``brief``: the job takes no longer than a member that sleeps needs to come. The calling thread does it
     alone unless a run has just ended, whose members may be awake.
@@ -152,7 +154,7 @@ def fork_join(
         return True
     here.turns.begin(threads)
     try:
-        if beside_torch and not here.forked:
+        if beside_torch and not here.forked and _with_openmp():
             _region(threads, walk, job)
             return True
         team = here.take(threads - 1)
@@ -179,6 +181,21 @@ def _region(threads: int, walk: int, job: int) -> None:
         numba.set_num_threads(threads)
         _asked.threads = threads
     _fork_join()(threads, walk, job)
+
+
+@functools.cache
+def _with_openmp() -> bool:
+    """Whether OpenMP's threads run Numba's parallel regions: not where TBB is installed, or others are asked
+    for.
+    """
+    import numba
+    from numba.np.ufunc.parallel import _launch_threads
+
+    try:
+        _launch_threads()  # which chooses among those that there are
+    except ValueError:  # there are none
+        return False
+    return bool(numba.threading_layer() == "omp")
 
 
 _asked = threading.local()  # `threads`: this thread's last setting of Numba, a call of over a microsecond
