@@ -1,5 +1,6 @@
 """Images of bytes in torch models: pixels that become floats, results that become pixels."""
 
+import itertools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +96,23 @@ def test_arithmetic_of_bytes_is_torchs(function: Callable[[Any], Any]) -> None:
         bslite.from_torch(model, u)
     with pytest.warns(UserWarning, match="bslite lacks"):
         same(bslite.optimize(model)(u), model(u))
+
+
+def test_two_dtypes_become_torchs() -> None:
+    """Tensors of any two dtypes, and numbers of rank 0, which count less."""
+    from bslite.frontends.common.unsupported import Unsupported
+    from bslite.frontends.torch.operands import promoted
+    from bslite.frontends.torch.values import Const
+
+    dtypes = [torch.bool, torch.uint8, torch.int8, torch.int32, torch.int64, torch.float32]
+    operands = [torch.ones(shape, dtype=dtype) for dtype in dtypes for shape in ((2,), ())]
+    for a, b in itertools.product(operands, repeat=2):
+        want = torch.result_type(a, b)
+        if want is torch.int16:  # of uint8 and int8
+            with pytest.raises(Unsupported, match="int8 and uint8"):
+                promoted(Const(a, "a"), Const(b, "b"))
+        else:
+            assert f"torch.{promoted(Const(a, 'a'), Const(b, 'b'))}" == str(want)
 
 
 def test_a_picture_in_and_out() -> None:

@@ -33,12 +33,13 @@ def promoted(*terms: Any) -> str:
             raise Varies("a scalar is computed from the input's size")
     result = ""
     for group in groups:
+        own = False  # whether the result so far is one of this group
         for dtype in sorted(group, key=lambda d: (RANKS.get(d, 3), d)):
             if dtype not in RANKS:
                 raise Unsupported(f"an operand is {dtype}")
             if not result or RANKS[dtype] > RANKS[result]:
-                result = dtype
-            elif group is not groups[2] and result in group and RANKS[dtype] == RANKS[result]:
+                result, own = dtype, True
+            elif own and RANKS[dtype] == RANKS[result]:
                 result = _wider(result, dtype)
     return result
 
