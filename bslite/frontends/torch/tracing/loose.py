@@ -52,11 +52,12 @@ def unchanged(module: "torch.nn.Module") -> Iterator[None]:
     """
     torch = load_torch()
     registered = {id(t) for t in (*module.parameters(), *module.buffers())}
-    loose = {id(t): t for t in _reached(module)}
+    plain = (torch.Tensor, torch.nn.Parameter)  # others may know no copies
+    loose = {id(t): t for t in _reached(module) if type(t) in plain and id(t) not in registered}
     before = [
         (t, t._version, t.detach().clone())
-        for place, t in loose.items()
-        if place not in registered and t.layout == torch.strided and not (t.is_meta or t.is_inference())
+        for t in loose.values()
+        if t.layout == torch.strided and not (t.is_meta or t.is_inference())
     ]
     try:
         yield
