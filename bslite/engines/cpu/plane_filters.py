@@ -24,9 +24,5 @@ def _by_row(params: Sequence[Array], groups: int, tiles: Sequence[int]) -> Array
 def _tiles(w: Array, tiles: Sequence[int]) -> Array:
     """Weights ``[groups, outputs, ...terms]`` tile by tile, outputs last."""
     w = w.reshape(*w.shape[:2], -1)
-    ends = np.cumsum(tiles)
-    parts = [
-        w[:, end - size : end].swapaxes(1, 2).reshape(len(w), -1)
-        for end, size in zip(ends, tiles, strict=True)
-    ]
-    return np.concatenate(parts, axis=1)
+    each = np.split(w, np.cumsum(tiles)[:-1], axis=1)
+    return np.concatenate([part.swapaxes(1, 2).reshape(len(w), -1) for part in each], axis=1)

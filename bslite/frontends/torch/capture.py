@@ -16,7 +16,7 @@ from bslite.frontends.torch.asked import as_hints, free_axes
 from bslite.frontends.torch.autocast import autocast_unseen
 from bslite.frontends.torch.checks import check_example, check_module, check_read
 from bslite.frontends.torch.decompose import table, written_out
-from bslite.frontends.torch.graph import Graph, is_same, join_memory, unseen_view, writes
+from bslite.frontends.torch.graph import Graph, is_same, note_memory, unseen_view, writes
 from bslite.frontends.torch.noise import keep_order
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -285,7 +285,7 @@ def complete(program: "torch.export.ExportedProgram", gradients: bool) -> None:
                 source.users[node] = None
             if node.op == "call_function":
                 keep_order(node)
-        join_memory(graph)
+        note_memory(graph)
         in_order(graph)
         choose(graph, gradients)
 

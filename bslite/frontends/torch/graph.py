@@ -217,7 +217,7 @@ def unseen_view(nodes: "Iterable[Node]") -> "Node | None":
     return None
 
 
-def join_memory(graph: Any) -> None:
+def note_memory(graph: Any) -> None:
     """Note where tensors lie in the memory of others, unknown to the trace: dropouts that do nothing. And
     where they do not, although the trace says so: a number that the forward writes down is copied for each
     call, and the copy may be written to.

@@ -91,7 +91,7 @@ def _by_cells(name):
     """
     read, function = CELLS[name]
     on_lanes = name in ON_LANES
-    made_of, fits = ON_LANES.get(name, next(iter(ON_LANES.values())))
+    made_of, fits = ON_LANES[name if on_lanes else "float_to_int"]  # of others none is called
 
     @register_jitable
     def each(x, z, y, x_step, z_step, count, flag):
