@@ -26,6 +26,9 @@ from bslite.errors import BsliteError, EngineError
 K = TypeVar("K")
 V = TypeVar("V")
 
+#: What is kept of one model for other sizes, counted in operations: one with its plan takes some 3 KB.
+MAX_OPERATIONS = 128 << 10
+APART = 64  # what one kept thing takes besides its operations, counted as such
 KEEP_DAYS = 30  # a version's folder that no process has used for so long is removed
 
 
@@ -260,3 +263,13 @@ class Recent(Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+
+def by_operations(
+    operations: Callable[[V], int], dropped: Callable[[Any, V], None] | None = None
+) -> Recent[Any, V]:
+    """What is made of one model for other sizes: hundreds of them, but few of a model with many operations.
+
+    ``operations``: how many one of them has.
+    """
+    return Recent(MAX_OPERATIONS, dropped, lambda value: APART + operations(value))

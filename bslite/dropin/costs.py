@@ -94,4 +94,6 @@ def concrete(size: Any, free: Mapping[Any, int] = NONE) -> int:
     if isinstance(size, int):
         return size
     expression = size.node.expr
+    if expression.is_Symbol:  # as most are
+        return free.get(expression, BATCH)
     return int(substituted(expression, {s: free.get(s, BATCH) for s in expression.free_symbols}))

@@ -15,6 +15,7 @@ from bslite.dropin.noted import Place
 from bslite.dropin.structure import Structure
 from bslite.errors import BsliteError
 from bslite.frontends.torch.graph import Graph
+from bslite.frontends.torch.unfolded import little_more
 
 MAX_TRACES = 3  # with free sizes, for one family: a module may ask for its sizes, and each answer is a trace
 ALIKE = 4  # by what factor the work of two sizes may differ that share one choice of parts
@@ -106,19 +107,17 @@ class Family:
 def _undivided(
     captured: Capture, settled: Blueprint, name: str, supported: frozenset[str] | None
 ) -> Blueprint | None:
-    """The blueprint with the sizes left free, if bslite then runs all of it by the same operations."""
+    """The blueprint with the sizes left free, if bslite then runs all of it, with little more to do."""
     if not captured.others or settled.refused or len(settled.parts) != 1 or captured.asks_for_batch:
         return None
     captured = captured.as_far_as(settled.capture)
     named = replace(captured, graph=Graph(captured.graph.program, captured.sizes), written={})
     try:
         made = draw(named, name, supported)
-        if made.refused or len(made.parts) != 1 or _operations(made) != _operations(settled):
+        if made.refused or len(made.parts) != 1:
+            return None
+        if not little_more(made.spec(made.parts[0]), settled.spec(settled.parts[0])):
             return None
     except Exception:  # a builder may know numbers only; there is the one with numbers
         return None
     return made
-
-
-def _operations(blueprint: Blueprint) -> list[str]:
-    return [node.op for node in blueprint.spec(blueprint.parts[0]).nodes]

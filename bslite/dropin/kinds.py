@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bslite.cache import Recent
+from bslite.cache import Recent, by_operations
 from bslite.dropin import growing, place, reasons
 from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import Terms, capture, capture_of_values, has_few, shares_memory
@@ -24,7 +24,7 @@ from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.tracing.following import enquires, sizes_of_values
 
 Tensor = torch.Tensor
-MAX_KINDS = 16  # specialisations kept: beyond, the least recently used is dropped
+MAX_FAMILIES = 16  # kinds of calls that differ in sizes alone: beyond, the least recently used is dropped
 MAX_SEEN = 256
 MUCH = 0.05  # share of the flops that torch runs, for which a trace that holds for values is worth while
 MAX_TRACES = 6  # of calls that differ only in numbers that an object holds, or in values that decide sizes
@@ -52,6 +52,10 @@ class Kind:
     blueprint: Blueprint | InTorch
     shapes: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
 
+    def operations(self) -> int:
+        """Those of its trace."""
+        return 0 if isinstance(self.blueprint, InTorch) else len(self.blueprint.capture.graph.nodes)
+
 
 class Kinds:
     """The specialisations of ``module``. ``left``: why torch is to run all new kinds; none if empty.
@@ -67,7 +71,7 @@ class Kinds:
         dropped.
         """
         self.module, self.name, self.options = module, name, options
-        self.made: Recent[Key, Kind] = Recent(MAX_KINDS, lambda key, _: forgotten(key))
+        self.made: Recent[Key, Kind] = by_operations(Kind.operations, lambda key, _: forgotten(key))
         self.left = ""
         self.noted = noted
         self.tuned: list[Model] = []
@@ -75,7 +79,7 @@ class Kinds:
         self._traces: dict[Key, int] = {}  # kinds of call, numbers in objects left out -> times traced
         self._unfree: set[Key] = set()  # kinds of call whose batch cannot be left free
         self._refused: dict[Key, tuple[int, InTorch | None]] = {}  # such kinds -> how many had no trace, why
-        self._families: Recent[Key, Family] = Recent(MAX_KINDS)  # kinds of call, sizes left out
+        self._families: Recent[Key, Family] = Recent(MAX_FAMILIES)  # kinds of call, sizes left out
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
         self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # by objects; which vary
         self._fixed: set[Key] = set()  # kinds of call, whose trace holds for one number alone

@@ -7,6 +7,7 @@ checks them; later calls hand the addresses to the engine.
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from bslite.cache import Recent
 from bslite.dropin import place
 from bslite.engines.common.cells import to_cells
 from bslite.engines.cpu.blocks import Blocks
-from bslite.engines.cpu.engine import engine_for
+from bslite.engines.cpu.engine import MAX_PLAN_BYTES, engine_for
 from bslite.engines.cpu.threads import default_threads
 from bslite.frontends.torch import values
 from bslite.plan.cpu.tuning import Tuning
@@ -26,7 +27,7 @@ from bslite.spec import Array, Input, ModelSpec
 Tensor = torch.Tensor
 Call = Callable[[Sequence[Tensor]], list[Tensor]]
 NARROW = tuple(getattr(torch, name) for name in values.NARROW)
-MAX_CALLS = 64  # shapes and strides known: beyond, the least recently used are dropped
+MAX_CALLS = 64  # shapes and strides known of a model for a GPU
 
 
 def serves(general: ModelSpec, special: ModelSpec) -> bool:
@@ -91,7 +92,9 @@ class Model:
         self.beside_torch = True  # as `bslite.engines.cpu.turns.fork_join` has it
         self.spec, self.threads, self.cells, self.empty = spec, threads, frozenset(cells), empty
         self.tuning = Tuning(precision=current())  # that of who makes it: backward passes have other threads
-        self._calls: Recent[tuple[object, ...], Call] = Recent(MAX_CALLS)
+        self._calls: Recent[tuple[object, ...], tuple[Call, int]] = Recent(
+            MAX_PLAN_BYTES, size_of=itemgetter(1)
+        )
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return self.prepared(tensors)(tensors)
@@ -100,32 +103,35 @@ class Model:
         """What to call for tensors of these shapes and strides."""
         kinds = [(t.shape, t.stride(), t.dtype, t.device) for t in tensors]
         key = (*kinds, self.threads or torch.get_num_threads())
-        return self._calls.get(key, lambda: self._converting(tensors))
+        return self._calls.get(key, lambda: self._converting(tensors))[0]
 
     @property
     def rounds(self) -> bool:
         """Whether some output is rounded."""
         return any(self.gives)
 
-    def _converting(self, tensors: Sequence[Tensor]) -> Call:
-        """A function that has torch widen the inputs and round the outputs, where they are of 16 bits."""
+    def _converting(self, tensors: Sequence[Tensor]) -> tuple[Call, int]:
+        """A function that has torch widen the inputs and round the outputs, where they are of 16 bits, and
+        the bytes that keeping it takes.
+        """
         narrow, gives = any(t.dtype in NARROW for t in tensors), self.gives
-        call = self._prepare([*map(widened, tensors)])
+        call, size = self._prepare([*map(widened, tensors)])
         if not (narrow or self.rounds):
-            return call
+            return call, size
 
         def converting(given: Sequence[Tensor]) -> list[Tensor]:
             made = call([*map(widened, given)])
             return [y.to(d) if d else y for y, d in zip(made, gives, strict=True)] if gives else made
 
-        return converting
+        return converting, size
 
-    def _prepare(self, tensors: Sequence[Tensor]) -> Call:
+    def _prepare(self, tensors: Sequence[Tensor]) -> tuple[Call, int]:
         spec = self.spec
         if place.on_gpu(tensors[0]):
             from bslite.engines.cuda import border
 
-            return border.prepared(spec, tensors, precision=self.tuning.precision)
+            on_gpu: Call = border.prepared(spec, tensors, precision=self.tuning.precision)
+            return on_gpu, MAX_PLAN_BYTES // MAX_CALLS
         api.check_count(spec, list(tensors))
         ports = [replace(i, dtype="float32") if i.name in self.cells else i for i in spec.inputs]
         dtypes = [port.dtype for port in ports]
@@ -165,7 +171,7 @@ class Model:
                 for y, name, other in zip(made, spec.outputs, others, strict=True)
             ]
 
-        return call
+        return call, session.size
 
 
 def _cells(tensor: Tensor, port: Input) -> Tensor:

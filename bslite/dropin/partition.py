@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ class Part:
     seconds: tuple[float, float] | None = None
     in_bslite: bool = True
 
-    @property
+    @cached_property
     def flops(self) -> int:
         """Of all nodes, at a batch of `costs.BATCH`."""
         return total(self.nodes)

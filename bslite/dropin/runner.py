@@ -18,11 +18,11 @@ from bslite.dropin.making import making
 from bslite.dropin.model import serves
 from bslite.dropin.noted import Noted
 from bslite.dropin.options import Options, Voice
-from bslite.dropin.pause import no_collection
 from bslite.dropin.shell import reachable_tensors
 from bslite.dropin.signature import Key, Unsignable, signature
 from bslite.dropin.structure import counted
 from bslite.dropin.watch import Watch
+from bslite.engines.common.pause import no_collection
 from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
 from bslite.frontends.torch.checks import in_training
 from bslite.spec import ModelSpec
@@ -30,7 +30,7 @@ from bslite.spec import ModelSpec
 Tensor = torch.Tensor
 Run = Callable[[Sequence[Tensor], Sequence[Any]], Any]  # tensors and objects among the arguments
 SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
-MAX_CALLS = 256  # shapes and strides known, over all specialisations
+MAX_CALLS = 512  # shapes and strides known, over all specialisations
 CALLS = 4  # that torch runs, and for each that bslite does, before a layer is let alone
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
 NOTHING = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)

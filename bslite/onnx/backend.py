@@ -16,11 +16,11 @@ from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import read_model
 from bslite.onnx.mixed import MixedRep
-from bslite.onnx.rep import MAX_KEPT, base
+from bslite.onnx.rep import base
 from bslite.onnx.running import Options
 from bslite.spec import Array
 
-__all__ = ["MAX_KEPT", "Backend", "prepare", "run_model", "run_node", "supports_device"]
+__all__ = ["Backend", "prepare", "run_model", "run_node", "supports_device"]
 
 
 class Backend(base.Backend):

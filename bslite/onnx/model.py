@@ -25,8 +25,8 @@ class OnnxModel(OpenModel):
 
     Sizes that the file leaves open are free in one ModelSpec where that is possible. Where it is not, there
     is one ModelSpec per size, made at its first use from the parsed file, without compilation, and kept among
-    the recent ones (`bslite.onnx.rep.MAX_KEPT`). All share parameters and packed weights; `specialised` shows
-    them.
+    the recent ones (see `bslite.cache.by_operations`). All share parameters and packed weights; `specialised`
+    shows them.
     `bslite.run`, `bslite.compile`, `bslite.verify` and `bslite.explain` take it in the place of a ModelSpec.
     """
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bslite.api import kind_of, prepared, run
 from bslite.arithmetic import current
-from bslite.cache import Recent
+from bslite.cache import Recent, by_operations
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.inputs import check_shapes
@@ -23,8 +23,7 @@ from bslite.spec.open import Settled
 
 #: What a conversion lacked, and the inputs -> the inputs whose values to build in; none: raise the error.
 Wants = Callable[[NotConverted, Mapping[str, Any]], frozenset[str]]
-MAX_KEPT = 16  # models specialised on sizes and values, beyond which the least recently used is dropped
-MAX_SEEN = 64  # kinds of inputs whose model is found without a look at the sizes that are free
+MAX_SEEN = 512  # kinds of inputs whose model is found without a look at the sizes that are free
 
 
 def load_backend_base() -> Any:
@@ -50,6 +49,10 @@ class Specialised:
         values = [o for o in converted.outputs if not isinstance(o, Const)]
         self.spec: ModelSpec | None = converted.spec(values) if values else None
 
+    def operations(self) -> int:
+        """Those of the spec."""
+        return 0 if self.spec is None else len(self.spec.nodes)
+
     def settled(self, inputs: Mapping[str, Any]) -> Settled:
         """For the inputs of one call."""
         return Settled(self.spec, [x for name, x in inputs.items() if name not in self.built_in], self.known)
@@ -70,9 +73,9 @@ class BsliteRep:
     """A model ready to run.
 
     A model in which all open sizes are free serves all sizes. Where there is none, the open sizes that stand
-    in the way are fixed to those of the call, and so are values that operators need; such models are kept,
-    `MAX_KEPT` of them, and share their parameters and the weights packed for the CPU. ``wants`` says which
-    inputs to build in where a conversion needs values.
+    in the way are fixed to those of the call, and so are values that operators need; such models are kept
+    (`bslite.cache.by_operations`), and share their parameters and the weights packed for the CPU. ``wants``
+    says which inputs to build in where a conversion needs values.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class BsliteRep:
     ) -> None:
         self.source, self.backend, self.threads = source, backend, threads
         self._wants = wants or (lambda error, given: error.roots)
-        self._kept: Recent[Any, Specialised] = Recent(MAX_KEPT)
+        self._kept: Recent[Any, Specialised] = by_operations(Specialised.operations)
         self._seen: Recent[Any, Any] = Recent(MAX_SEEN)  # kinds of inputs -> keys of models
         self._readers: dict[frozenset[str], Reader] = {}  # by the inputs that are built in
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before

@@ -114,6 +114,27 @@ def test_a_trace_leaves_the_module_as_it_was(kind: Any) -> None:
     torch.testing.assert_close(model(x), alone(x))
 
 
+class Unmeasured(tuple[Any, ...]):
+    """As e3nn's irreps are: how many there are is said in another way."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+def test_containers_that_do_not_say_how_many_they_hold() -> None:
+    class Scaled(Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.by = torch.nn.Linear(8, 8), Unmeasured([torch.full((8,), 2.0)])
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(x) * self.by[0]
+
+    model, x = Scaled().eval(), torch.rand(3, 8)
+    with torch.no_grad():
+        torch.testing.assert_close(bslite.optimize(model, fallback="error")(x), model(x))
+
+
 def put(x: Any) -> Any:
     k = torch.tensor([1.0, 2.0, 3.0])
     k[0] = 5

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.dropin_models import Net, Stack, agree, by_bslite, images, near, nn, said, torch, wrapped
+from support.kept import is_full, with_room
 from support.torch_modules import Made
 
 import bslite
@@ -262,12 +263,14 @@ def test_many_threads_at_once(net: Any, fast: Any) -> None:
     by_bslite(fast)
 
 
-def test_specialisations_are_bounded(net: Any, fast: Any) -> None:
-    from bslite.dropin.kinds import MAX_KINDS
-
-    for side in range(5, 5 + MAX_KINDS + 3):
+def test_specialisations_are_bounded(net: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_room(monkeypatch, 800)
+    fast = wrapped(net)
+    for side in range(5, 20):
         agree(fast, net, images(2, side))
-    assert len(bslite.report(fast).kinds) == MAX_KINDS
+    kept = runner_of(fast).kinds.made.values()
+    assert is_full(kind.operations() for kind in kept)
+    assert 5 < len(kept) == len(bslite.report(fast).kinds) < 15
     agree(fast, net, images(2, 5))
     by_bslite(fast)
 

@@ -73,15 +73,6 @@ def test_forms_of_operations_that_do_not_fit(function: Any, reason: str) -> None
     assert reason in refuse(bslite.UnsupportedError, Fn(function).eval())
 
 
-def test_a_gradient_context_around_a_parameter() -> None:
-    def forward(x: Any, p: Any) -> Any:
-        with torch.enable_grad():
-            return x * p
-
-    message = refuse(bslite.UnsupportedError, Fn(forward, 8).eval())
-    assert "1 x wrap_with_set_grad_enabled; at the model's own forward" in message
-
-
 def test_training_mode() -> None:
     assert "call .eval()" in refuse(bslite.SpecError, nn.BatchNorm2d(3).train())
     net = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()

@@ -131,3 +131,26 @@ def test_an_operation_that_writes_to_its_inputs_unsaid() -> None:
 def test_a_module_without_operations() -> None:
     x = torch.randn(2, 3)
     assert torch.equal(bslite.optimize(Fn(lambda x: x).eval(), tune=False, fallback="silent")(x), x)
+
+
+def test_regions_where_gradients_are_switched_on() -> None:
+    class Regions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(8, 8), nn.Linear(8, 8)
+
+        def forward(self, x: Any) -> Any:
+            y = self.a(x)
+            with torch.enable_grad():
+                z = self.b(y).relu()
+                with torch.no_grad():
+                    w = z * 2
+                z = z + w
+            with torch.set_grad_enabled(True):
+                z = z.clone()
+                z.add_(1)
+            return z + y, w
+
+    net, x = Regions().eval(), torch.randn(4, 8)
+    for got, want in zip(bslite.run(from_torch(net, x), x), net(x), strict=True):
+        np.testing.assert_allclose(got, want.detach().numpy(), rtol=1e-5, atol=1e-5)

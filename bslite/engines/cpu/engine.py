@@ -13,6 +13,7 @@ import numpy.typing as npt
 from bslite.arithmetic import Precision, current
 from bslite.cache import Derived, Recent, place_of
 from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
+from bslite.engines.common.pause import no_collection
 from bslite.engines.cpu import (
     block_panels,  # noqa: F401  (registers its recipe)
     constants,
@@ -37,9 +38,9 @@ from bslite.plan.cpu.work import rounds
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[Any]
-#: Bytes of the plans that a model keeps; beyond, the least recently used is dropped. Some hundreds fit: the
-#: memory for values is shared by all.
-MAX_PLAN_BYTES = 128 << 20
+#: Bytes of the plans that a model keeps; beyond, the least recently used is dropped. Texts of all lengths up
+#: to 512 fit, in a model of twelve layers: the memory for values is shared by all.
+MAX_PLAN_BYTES = 512 << 20
 
 
 class Engine:
@@ -121,7 +122,10 @@ class Engine:
             )
 
         key = (tuple(shapes), tuple(strides), threads, layerwise, keep_values, tuning or precision)
-        return self._sessions.get(key, make)
+        if (found := self._sessions.find(key)) is not None:
+            return found
+        with no_collection:
+            return self._sessions.get(key, make)
 
     def _own(self, tuning: Tuning) -> Tuning:
         """At the precision that the model itself has, where it is of bfloat16 and no other is asked for."""

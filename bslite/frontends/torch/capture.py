@@ -17,6 +17,7 @@ from bslite.frontends.torch.autocast import autocast_unseen
 from bslite.frontends.torch.checks import check_example, check_module, check_read
 from bslite.frontends.torch.decompose import table, written_out
 from bslite.frontends.torch.graph import Graph, is_same, note_memory, unseen_view, writes
+from bslite.frontends.torch.modes import write_regions
 from bslite.frontends.torch.noise import keep_order
 from bslite.frontends.torch.packed.mode import packing
 from bslite.frontends.torch.packed.uses import misuse, settle
@@ -273,8 +274,8 @@ def few_questions() -> Iterator[None]:
 
 def complete(program: "torch.export.ExportedProgram", gradients: bool) -> None:
     """Write down anew which nodes read each node: where a forward switches gradients off and on again,
-    torch.export forgets those before. And note the memory that a trace takes for another, and the order of
-    noise.
+    torch.export forgets those before. Put what is computed there among the rest in a trace without
+    ``gradients``. And note the memory that a trace takes for another, and the order of noise.
     """
     graphs = [m.graph for m in program.graph_module.modules() if hasattr(m, "graph")]
     for graph in graphs:
@@ -283,6 +284,10 @@ def complete(program: "torch.export.ExportedProgram", gradients: bool) -> None:
         for node in graph.nodes:
             for source in node.all_input_nodes:
                 source.users[node] = None
+    if not gradients:
+        write_regions(program, set())
+    for graph in graphs:
+        for node in graph.nodes:
             if node.op == "call_function":
                 keep_order(node)
         note_memory(graph)

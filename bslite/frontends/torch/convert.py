@@ -12,6 +12,7 @@ from bslite.frontends.torch.export import Walk
 from bslite.frontends.torch.graph import Graph
 from bslite.frontends.torch.model import TorchModel
 from bslite.frontends.torch.tracing.faithful import check_faithful
+from bslite.frontends.torch.unfolded import little_more
 from bslite.frontends.torch.values import concrete
 from bslite.spec import ModelSpec
 
@@ -80,8 +81,8 @@ class Freedom:
         self._mutates = Graph(captured.program).mutation_shows()
 
     def spec(self) -> ModelSpec:
-        """The model with the batch free if that can be, and other sizes where that leaves its operations as
-        they are.
+        """The model with the batch free if that can be, and other sizes where that leaves its operations on
+        floats as they are and adds but little (`little_more`).
 
         If not all are, a `TorchModel`, which fixes the others call by call: a graph that computes with sizes
         is slower than one that knows them. UnsupportedError if there is no model.
@@ -103,7 +104,7 @@ class Freedom:
                 spec = self._with(free | {*wanted}, checked=True)
             except Exception:  # a builder may know numbers only; the model with the batch free is there
                 continue
-            if [n.op for n in spec.nodes] == [n.op for n in best.nodes]:
+            if little_more(spec, best):
                 free, best = free | {*wanted}, spec
         if free == frozenset(sizes.example):
             return best

@@ -5,14 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from bslite.cache import Recent
+from bslite.cache import Recent, by_operations
 from bslite.errors import InputError
 from bslite.frontends.torch.sizes import Sizes, bound_to
 from bslite.ops import Shape
 from bslite.spec import ModelSpec
 from bslite.spec.open import OpenModel, Settled
-
-MAX_KEPT = 16  # models for other sizes, beyond which the least recently used is dropped
 
 
 class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, a ModelSpec says more
@@ -21,9 +19,9 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
 
     As a ModelSpec it has the example's sizes where they cannot be free. `bslite.run`, `compile`, `verify` and
     `explain` take inputs of the others, too: the sizes in the way are fixed to those of the call. That makes
-    a ModelSpec from the same export, without tracing or compilation. The recent `MAX_KEPT` are kept; they
-    share parameters and packed weights. ``open_shapes`` has the inputs' sizes, free ones by name;
-    ``specialised`` lists what is kept.
+    a ModelSpec from the same export, without tracing or compilation. Recent ones are kept
+    (`bslite.cache.by_operations`); they share parameters and packed weights. ``open_shapes`` has the inputs'
+    sizes, free ones by name; ``specialised`` lists what is kept.
     """
 
     open_shapes: tuple[tuple[int | str, ...], ...]
@@ -37,7 +35,7 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         left = frozenset(s for s in sizes.example if sizes.names[s] not in free)
         shapes = tuple(sizes.named(traced) for traced in sizes.inputs)
         state = {"base": base, "_sizes": sizes, "_made": made, "_left": left, "open_shapes": shapes}
-        model.__dict__.update(state, _kept=Recent(MAX_KEPT), _seen=Recent(MAX_KEPT))
+        model.__dict__.update(state, _kept=by_operations(lambda spec: len(spec.nodes)))
         return model
 
     base: ModelSpec
@@ -45,7 +43,6 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
     _made: Callable[[Mapping[Any, int]], ModelSpec]
     _left: frozenset[Any]
     _kept: Recent[Any, ModelSpec]
-    _seen: Recent[Any, ModelSpec]  # by the inputs' shapes
 
     def settle(self, given: Sequence[Any]) -> Settled:
         """See `OpenModel`."""

@@ -20,8 +20,7 @@ def write_out(program: Any, name: str) -> None:
     autograd.
     """
     without: set[Node] = set()
-    while _inline(program, without):
-        pass
+    write_regions(program, without)
     aten, graph = load_torch().ops.aten, program.graph
     stored = {n for n in graph.nodes if n.op == "placeholder"}
     first: dict[int | None, Node] = {}  # tensor in a memory
@@ -46,18 +45,18 @@ def write_out(program: Any, name: str) -> None:
     graph.lint()
 
 
-def _inline(program: Any, without: "set[Node]") -> bool:
-    """Write out the regions of the graph, but not those within them; whether there was one. ``without`` gets
-    the operations where gradients are off.
+def write_regions(program: Any, without: "set[Node]") -> None:
+    """Put the operations of ``torch.no_grad`` and ``enable_grad`` regions among the others. ``without`` gets
+    those where gradients are off.
     """
-    graph, region = program.graph, load_torch().ops.higher_order.wrap_with_set_grad_enabled
-    found = [node for node in graph.nodes if node.target is region]
-    for node in found:
-        enabled, held, *given = node.args
-        without.discard(node)
-        made = inline(program, node, held, given)
-        without.update(() if enabled else made)
-    return bool(found)
+    region = load_torch().ops.higher_order.wrap_with_set_grad_enabled
+    while found := [node for node in program.graph.nodes if node.target is region]:
+        for node in found:
+            enabled, held, *given = node.args
+            without.discard(node)
+            made = inline(program, node, held, given)
+            without.update(() if enabled else made)
+        program.graph_module.recompile()
 
 
 def inline(program: Any, node: "Node", held: "Node", given: "Sequence[Any]") -> "list[Node]":

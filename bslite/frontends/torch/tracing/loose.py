@@ -14,11 +14,20 @@ if TYPE_CHECKING:
 DEPTH = 3  # containers in containers that are looked into
 
 
+#: Kinds of containers, and how to go through one: kinds made of them may do something else, or refuse.
+THROUGH = {
+    dict: dict.values,
+    list: list.__iter__,
+    tuple: tuple.__iter__,
+    set: set.__iter__,
+    frozenset: frozenset.__iter__,
+}
+
+
 def elements(value: Any) -> list[Any]:
     """What a container holds; nothing of anything else."""
-    if isinstance(value, dict):
-        return list(value.values())
-    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
+    through: Any = next((THROUGH[kind] for kind in THROUGH if isinstance(value, kind)), None)
+    return list(through(value)) if through else []
 
 
 def tensors_within(value: Any, depth: int = DEPTH) -> "Iterator[torch.Tensor]":

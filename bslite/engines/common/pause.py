@@ -1,4 +1,4 @@
-"""Python's collector of cyclic garbage, kept from running while a module is prepared.
+"""Python's collector of cyclic garbage, kept from running while a model is prepared.
 
 A trace and a plan make some hundred thousand objects. The collector would go through all of them, and through
 all that the program holds, again and again, and find nothing.
