@@ -199,19 +199,50 @@ def groups_by_reshape(draft: Draft, node: Node) -> bool:
 def matrix_into_weight(draft: Draft, node: Node) -> bool:
     """A product with a constant matrix is a linear layer, whose weight lies the other way round."""
     x, name = node.inputs
+    found = _constant_matrix(draft, name)
+    if found is None or len(draft.shape(x)) < 2:
+        return False
+    weight = _weight(draft, node, *found, turned=True)
+    draft.put(Node(node.name, "linear", (x,), params={"weight": weight}))
+    return True
+
+
+def matrix_on_columns(draft: Draft, node: Node) -> bool:
+    """A constant matrix times a column for each image is a linear layer, to which the columns are rows."""
+    name, x = node.inputs
+    found, lead = _constant_matrix(draft, name), len(draft.shape(x)) - 2
+    if found is None or lead < 1 or any(shapes[x][-1] != 1 for shapes in draft.shapes):
+        return False
+    outputs, terms = draft.shape(name)
+    row = Node(f"{node.name}/row", "reshape", (x,), attrs={"shape": (*[0] * lead, terms)})
+    weight = _weight(draft, node, *found, turned=False)
+    made = Node(f"{node.name}/made", "linear", (row.name,), params={"weight": weight})
+    column = Node(node.name, "reshape", (made.name,), attrs={"shape": (*[0] * lead, outputs, 1)})
+    draft.put(column, row, made)
+    return True
+
+
+def _constant_matrix(draft: Draft, name: str) -> tuple[str, bool] | None:
+    """The parameter that a value of two axes is, and whether it is turned."""
     matrix = draft.nodes.get(name)
     turned = matrix is not None and matrix.op == "permute" and tuple(matrix.attrs["order"]) == (1, 0)
     if matrix is not None and turned:
         matrix = draft.nodes.get(matrix.inputs[0])
-    if matrix is None or matrix.op != "constant" or len(draft.shape(name)) != 2 or len(draft.shape(x)) < 2:
-        return False
-    key = matrix.params["value"]
-    if not turned:
-        given, key = draft.param(key), f"{node.name}/weight"
-        what, sources = draft.held(matrix.params["value"]) or ("", [given])
-        draft.derive(key, ("turned", what), sources, lambda: np.ascontiguousarray(given.T))
-    draft.put(Node(node.name, "linear", (x,), params={"weight": key}))
-    return True
+    if matrix is None or matrix.op != "constant" or len(draft.shape(name)) != 2:
+        return None
+    return matrix.params["value"], turned
+
+
+def _weight(draft: Draft, node: Node, key: str, is_turned: bool, turned: bool) -> str:
+    """The key of a linear layer's weight: the constant ``key``, which ``is_turned`` in the product, as it is
+    there, or ``turned``.
+    """
+    if is_turned == turned:
+        return key
+    given, made = draft.param(key), f"{node.name}/weight"
+    what, sources = draft.held(key) or ("", [given])
+    draft.derive(made, ("turned", what), sources, lambda: np.ascontiguousarray(given.T))
+    return made
 
 
 def padding_into_convolution(draft: Draft, node: Node) -> bool:

@@ -7,6 +7,7 @@ from bslite.passes.absorb import (
     constants_into_layer,
     groups_by_reshape,
     matrix_into_weight,
+    matrix_on_columns,
     padding_into_convolution,
 )
 from bslite.passes.ahead import computed_ahead
@@ -62,7 +63,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(GRADIENTS, (through_activation,)),
     **dict.fromkeys(CONVS, (padding_into_convolution,)),
     "linear": (one_hot_product,),
-    "matmul": (one_hot_product, matrix_into_weight, multiplied_apart, matrix_of_all),
+    "matmul": (one_hot_product, matrix_into_weight, matrix_on_columns, multiplied_apart, matrix_of_all),
     "softmax": (softmax_apart,),
     **dict.fromkeys(("attention", "attention_grad"), (mask_of_all,)),
     "where": (does_nothing,),

@@ -262,6 +262,24 @@ def test_a_product_with_a_constant_matrix_is_a_linear_layer() -> None:
     check(net.build(net("matmul", x, array(6, 4, 7))), "matmul")
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_constant_matrix_on_columns_is_a_linear_layer(turned: bool) -> None:
+    """Of two columns it is none: they would have to be turned."""
+
+    def product(columns: int) -> ModelSpec:
+        net = Net()
+        x = net.input("x", ("N", 6, 4, columns), (2, 6, 4, columns))
+        matrix = net("constant", value=array(*((4, 7) if turned else (7, 4))))
+        if turned:
+            matrix = net("permute", matrix, order=[1, 0])
+        return net.build(net("relu", net("add", net("matmul", matrix, x), array(7, 1))))
+
+    check(product(1), "reshape", "linear", "relu", "reshape")
+    ops = [node.op for node in simplify(product(2)).nodes]
+    assert "matmul" in ops
+    assert "linear" not in ops
+
+
 def heads(net: Net, x: str, size: int = 4) -> str:
     """``[N, 6, H, size]`` as torch.bmm takes it: ``[N * 6, H, size]``."""
     return net("reshape", x, shape=(-1, 5, size))

@@ -14,14 +14,17 @@ from bslite.errors import BsliteError
 from bslite.machine import Machine
 from bslite.ops import Shape
 from bslite.passes import Layer
+from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.views import size_of
-from bslite.plan.cpu.banding import choose_bands
+from bslite.plan.cpu.banding import STEP, choose_bands
 from bslite.plan.cpu.known_runs import KnownRuns, fit
 from bslite.plan.cpu.tuning import Banding
 from bslite.plan.cpu.work import arithmetic_cycles
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
+FREE = ("slice", "permute")  # views that no layer makes; a reshape may be a copy
+PART = 50.0  # cycles for each further part of a concatenation
 EXPOSED = 0.6  # share of the time for weights from beyond L2 that prefetching does not hide
 #: Cycles by which threads must shorten a run: for one that a team may join, which does not hold it up where
 #: its members sleep; for a parallel region, which takes 5 us where threads still spin from the last call, 70
@@ -72,6 +75,8 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's
     weights do (``in_l3``, computed if not given).
     """
+    if layer.node.op in FREE:
+        return Price(0.0, 0.0)
     in_l3 = weights_stay_in_l3(spec, machine) if in_l3 is None else in_l3
     node, t = layer.node, machine.threads
     params = spec.param_shapes(node)
@@ -86,14 +91,23 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
         weight_speed = machine.l2_bytes_per_cycle
     image_speed = machine.l2_bytes_per_cycle if image < machine.l2 / 2 else machine.l3_bytes_per_cycle
     read = weights / weight_speed
-    apart = rounds * (max(compute + EXPOSED * read, read) + image / image_speed)
+    apart = rounds * (max(compute + EXPOSED * read, read) + image / image_speed + _starting(layer))
     beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
+    if batch * image < t * machine.l2 / 4:  # there is room for what lies between
+        beyond = machine.l2_bytes_per_cycle
     # With an image for each thread, threads that all read all weights take as long as one would. Where these
     # are most of the time, reading a part each is worth more than images that stay in cache.
     shared = in_l3 and rounds == 1 and weights / machine.l3_bytes_per_cycle > batch * compute
     beyond_l2 = machine.l3_bytes_per_cycle if shared else machine.memory_bytes_per_cycle
     together = batch * compute / t + batch * image / (t * beyond) + weights / (t * beyond_l2)
     return Price(apart, together)
+
+
+def _starting(layer: Layer) -> float:
+    """Cycles to start a layer on an image."""
+    if layer.node.op in VIEW_OPS:
+        return 0.0
+    return STEP + PART * (len(layer.inputs) - 1 if layer.node.op == "concat" else 0)
 
 
 def weights_stay_in_l3(spec: ModelSpec, machine: Machine) -> bool:
