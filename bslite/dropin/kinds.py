@@ -227,7 +227,9 @@ class Kinds:
                 raise UnsupportedError(text)
             self._voice.say(text, "\n".join(map(str, reasons.grouped(blueprint.lacking))))
         if self.options.tune and any(p.seconds is None for p in blueprint.parts):
-            self.tuned = tune(blueprint, dict(named_tensors(self.module)), tensors, self.options.threads)
+            self.tuned = tune(
+                blueprint, dict(named_tensors(self.module)), tensors, self.options.threads, self.options.inner
+            )
         if blueprint.in_bslite:
             blueprint.assemble()
 
