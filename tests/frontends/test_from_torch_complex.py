@@ -76,6 +76,8 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
     "quotient": (lambda x: parts((1 + z(x)) / (z(x) + 3j)), (5, 2)),
     "reciprocal, square": (lambda x: parts((z(x) ** 2).reciprocal()), (5, 2)),
     "exp, log": (lambda x: torch.exp(z(x)).real + torch.log(z(x)).imag, (5, 2)),
+    "tanh": (lambda x: parts(torch.tanh(3 * z(x))), (50, 2)),
+    "root, powers": (lambda x: parts(torch.sqrt(z(x)) + z(x) ** 3 + z(x) ** -0.7), (50, 2)),
     "real ones": (lambda x: parts(x.to(wide(x)) * 2j + torch.complex(x, x)), (5,)),
     "choice": (lambda x: parts(torch.where(x[..., 0] > 0, z(x), 2j)), (5, 2)),
     "sums": (lambda x: parts(z(x).sum(1) + z(x).mean(-1).cumsum(-1)), (5, 5, 2)),

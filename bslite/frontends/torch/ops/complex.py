@@ -197,15 +197,42 @@ def square(s: Site, a: Pairs) -> Pairs:
 
 @complex_aten("pow")
 def power(s: Site, a: Term, exponent: Term) -> Pairs:
-    if exponent == 2 and isinstance(a, Pairs):
+    if not isinstance(a, Pairs) or not isinstance(exponent, (int, float)):
+        raise Unsupported("but for powers of complex numbers by a real one")
+    if exponent == 2:
         return square(s, a)
-    raise Unsupported("but for squares")
+    return _power(s, a, float(exponent))
+
+
+@complex_aten("sqrt")
+def square_root(s: Site, a: Pairs) -> Pairs:
+    return _power(s, a, 0.5)
+
+
+def _power(s: Site, a: Pairs, exponent: float) -> Pairs:
+    """By size and angle."""
+    by = s.const(exponent, "exponent")
+    size = s.emit("l2_norm", a.parts, inner=a.shape, axes=(len(a.shape),), keepdim=False)
+    angle = inner(s, "atan2", _part(s, a, 1), _part(s, a, 0))
+    return polar(s, inner(s, "pow", size, by), inner(s, "mul", angle, by))
 
 
 @complex_aten("exp")
 def exp(s: Site, a: Pairs) -> Pairs:
     size, way = inner(s, "exp", _part(s, a, 0)), _part(s, a, 1)
     return polar(s, size, way)
+
+
+@complex_aten("tanh")
+def tanh(s: Site, a: Pairs) -> Pairs:
+    """With t = tanh(x), for x + iy: (t + i sin y cos y (1 - t^2)) / (cos^2 y + t^2 sin^2 y)."""
+    t, way = inner(s, "tanh", _part(s, a, 0)), _part(s, a, 1)
+    sin, cos = inner(s, "sin", way), inner(s, "cos", way)
+    one, squares = s.const(1.0, "one"), inner(s, "mul", t, t)
+    leaning = inner(s, "mul", t, sin)
+    below = inner(s, "add", inner(s, "mul", cos, cos), inner(s, "mul", leaning, leaning))
+    above = inner(s, "mul", inner(s, "mul", sin, cos), inner(s, "sub", one, squares))
+    return _joined(s, inner(s, "div", t, below), inner(s, "div", above, below))
 
 
 @complex_aten("log")

@@ -167,10 +167,35 @@ def diagonal(s: Site, x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1)
 
 @aten("diag")
 def diag(s: Site, x: Operand, offset: int = 0) -> Operand:
-    """A matrix's diagonal."""
-    if len(x.shape) != 2:
-        raise Unsupported("of a vector")
-    return diagonal(s, x, offset)
+    """A matrix's diagonal, or the matrix that has a vector there."""
+    return diagonal(s, x, offset) if len(x.shape) == 2 else diag_embed(s, x, offset)
+
+
+@aten("diag_embed")
+def diag_embed(s: Site, x: Operand, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Operand:
+    """Zeros but for elements (i, i + offset): of rows that are one longer, each begins one further right."""
+    lead, rank, length = x.shape[:-1], len(x.shape) + 1, x.shape[-1]
+    if not isinstance(length, int):
+        raise Varies("of a vector whose size is free")
+    apart = reshape(s, x, (*lead, length, 1), last=False)
+    filled = _followed_by_zeros(s, apart, [0] * rank, [*[0] * (rank - 1), length])
+    flat = reshape(s, filled, (*lead, length * (length + 1)), last=False)
+    square = (*lead, length * length)
+    flat = s.emit("slice", flat, inner=square, axis=rank - 2, start=0, stop=length * length)
+    made = reshape(s, flat, (*lead, length, length), last=False)
+    down, right = max(-offset, 0), max(offset, 0)
+    made = _followed_by_zeros(s, made, [*[0] * (rank - 2), down, right], [*[0] * (rank - 2), right, down])
+    order = [*range(rank - 2)]
+    for axis, place in sorted([(dim1 % rank, rank - 2), (dim2 % rank, rank - 1)]):
+        order.insert(axis, place)
+    return permute(s, made, order)
+
+
+def _followed_by_zeros(s: Site, x: Operand, before: Sequence[int], after: Sequence[int]) -> Operand:
+    if not any((*before, *after)):
+        return x
+    shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
+    return s.emit("pad", x, inner=shape, pads=(*before, *after), value=0.0, mode="constant")
 
 
 @aten("index_select")
