@@ -98,16 +98,19 @@ def _in_one(s: Site, x: Any, axis: int, how: Transform, paired: bool, real: bool
 
 
 def _in_two(s: Site, x: Any, axis: int, how: Transform, paired: bool, real: bool) -> Any:
-    """Point ``n = other * i + o`` to bin ``k = j + factor * m``: over i for each o, then o for each j."""
+    """Point ``n = other * i + o`` to bin ``k = j + factor * m``: over i for each o, then o for each j. No i
+    counts whose points are all zeros behind the end of x.
+    """
     factor = _factor(how.length)
     other = how.length // factor
-    x = _filled(s, x, axis, how.length)
+    rows = -(-x.shape[axis] // other)
+    x = _filled(s, x, axis, rows * other)
     front, back = _names(x, axis, paired)
-    x = reshape(s, x, (*x.shape[:axis], factor, other, *x.shape[axis + 1 :]), last=False)
+    x = reshape(s, x, (*x.shape[:axis], rows, other, *x.shape[axis + 1 :]), last=False)
     columns = -(-how.made // factor)  # values of m that are wanted
     if 4 * max(how.length * factor, other * columns) > MOST:
         raise Unsupported(f"of {how.length} points")
-    i, o, j = np.ogrid[:factor, :other, :factor]
+    i, o, j = np.ogrid[:rows, :other, :factor]
     turns = how.weights(other * i + o) * how.turned(i * j * other + o * j)
     first = _parts(multiplication(turns).transpose(1, 0, 3, 2, 4), paired, False)  # [o, i, part, j, part]
     turns = how.turned(factor * np.outer(np.arange(other), np.arange(columns)))
