@@ -148,8 +148,13 @@ class Op:
         return self.cost * math.prod(out)
 
     def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
-        """Compulsory bytes in float32: every input, parameter and output element once."""
-        return 4 * (sum(map(math.prod, ins)) + sum(map(math.prod, params.values())) + math.prod(out))
+        """Compulsory bytes in float32: every element once, of inputs those that are read at least."""
+        read = sum(self.elements_read(i, ins, out) for i in range(len(ins)))
+        return 4 * (read + sum(map(math.prod, params.values())) + math.prod(out))
+
+    def elements_read(self, index: int, ins: Sequence[Shape], out: Shape) -> int:
+        """The elements of the input ``index`` that are read at least."""
+        return math.prod(ins[index])
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
         """Output rows -> input rows along H, or None where an output row may need every input row.

@@ -1,5 +1,6 @@
 """Picking by indices that are computed, or given as an input."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from bslite.errors import SpecError
@@ -23,6 +24,10 @@ class Indexing(Op):
         if ins[0] in ("bool", *BYTES) and attrs.get("reduction", "none") != "none":
             raise SpecError(f"op {self.name!r}: reduction {attrs['reduction']!r} of {ins[0]}")
         return ins[0]
+
+    def elements_read(self, index: int, ins: Sequence[Shape], out: Shape) -> int:
+        whole = math.prod(ins[index])
+        return min(whole, math.prod(out)) if index == 0 and len(ins) == 2 else whole
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return False

@@ -240,6 +240,9 @@ class Slice(AlongAxis):
     torch_name = "slice, flip"
     onnx_name = "Slice"
 
+    def elements_read(self, index: int, ins: Sequence[Shape], out: Shape) -> int:
+        return math.prod(out)
+
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, (start, stop, step) = ins[0], (attrs["start"], attrs["stop"], attrs["step"])
         axis = checks.axis(self.name, attrs["axis"], len(x))

@@ -42,6 +42,9 @@ class Constant(Op):
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         return params["value"]
 
+    def traffic(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
+        return 0  # it is there; who reads it moves it
+
     def with_values(self, ins: Sequence[Value], params: Mapping[str, Value], attrs: Attrs) -> Value:
         return params["value"]
 

@@ -188,6 +188,33 @@ def test_bisect_refuses_what_it_cannot_take() -> None:
         bslite.bisect(Net(), images())
 
 
+def test_sizes_that_one_trace_serves_are_told_and_explained_once() -> None:
+    net = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    module = wrapped(net)
+    with torch.no_grad():
+        for length in (5, 6, 9, 7, 8):
+            module(torch.randn(1, length, 16))
+    report = bslite.report(module)
+    assert len(report.kinds) == 5
+    text = str(report)
+    assert text.count("inputs [") == 2
+    assert "inputs [1, 5, 16]:" in text
+    assert "inputs [1, 6 to 9, 16]:" in text
+    found = bslite.explain(module, runs=2, limits=False)
+    assert [str(part).partition(", 1 thread")[0] for part in found.parts] == [
+        "TransformerEncoderLayer, input [1, 5, 16]", "TransformerEncoderLayer, input [1, 8, 16]",
+    ]  # fmt: skip
+
+
+def test_an_explanation_is_of_the_batch_that_was_called() -> None:
+    module = wrapped(nn.Sequential(nn.Linear(8, 8), nn.Tanh()).eval())
+    with torch.no_grad():
+        for batch in (3, 70):
+            module(torch.randn(batch, 8))
+    (part,) = bslite.explain(module, runs=2, limits=False).parts
+    assert "input [70, 8]" in str(part)
+
+
 def test_explain_of_an_optimized_module_says_what_runs_where_and_how_long_each_part_takes() -> None:
     halves = Made(
         lambda net, x: net.after(torch.special.erfinv(torch.tanh(net.before(x)) * 0.5)),

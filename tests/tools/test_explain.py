@@ -35,6 +35,20 @@ def found(request: pytest.FixtureRequest) -> tuple[bslite.ModelSpec, bslite.Expl
     return spec, bslite.explain(spec, shape, threads=threads, runs=3, limits=LIMITS)
 
 
+def test_only_the_rows_of_a_table_that_are_picked_count_as_moved() -> None:
+    """And the rows of a slice; a constant is there."""
+    g = Graph()
+    table = g("constant", "table", value=np.ones((30000, 64), np.float32))
+    picked = g("gather", "picked", table, g.input("i", ("N", 6), (2, 6), dtype="int64"))
+    e = bslite.explain(
+        g.build(g("tanh", "y", g("slice", "cut", picked, axis=1, stop=2))), runs=2, limits=LIMITS
+    )
+    moved = {row.name: row.bytes + row.weights for row in e.layers}
+    assert moved["table"] == 0
+    assert moved["picked"] == 4 * (2 * 12 * 64 + 12)
+    assert sum(moved.values()) <= moved["picked"] + 4 * 2 * 2 * 2 * 64
+
+
 def test_work_is_that_of_the_simplified_model(found: Any) -> None:
     spec, e = found
     expected = sum(row.flops for row in layer_rows(simplify(spec), e.shapes))

@@ -3,15 +3,18 @@
 from dataclasses import dataclass
 from typing import Any
 
-from bslite.dropin import place
+from bslite.dropin import costs, place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.diagnosis.reporting import Report, report_of
+from bslite.dropin.kinds import Kind
+from bslite.dropin.partition import Part
 from bslite.dropin.runner import runner_of
 from bslite.dropin.training.trainer import Trained
 from bslite.errors import InputError
 from bslite.explanation import Explanation, GpuExplanation, explain
 from bslite.explanation.gpu import explain_on_gpu
 from bslite.frontends.torch.checks import tensors as named_tensors
+from bslite.frontends.torch.values import is_complex
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,8 @@ class ModuleExplanation:
 
 
 def explain_module(module: Any, **options: Any) -> ModuleExplanation:
-    """Explain each part of ``module`` at the sizes of its specialisation; on a GPU, the plan of each part.
+    """Explain each part of ``module`` at the sizes of the latest call of its kind, of those that one trace
+    serves once; on a GPU, the plan of each part.
 
     ``options`` are ``threads``, ``runs`` and ``limits`` of `bslite.explain`. Raises InputError if ``module``
     has not been called yet.
@@ -54,14 +58,29 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
         raise InputError("explain(): the module is not specialised yet: call it, or give optimize() inputs")
     options.setdefault("threads", runner.options.threads)
     held = dict(named_tensors(runner.module))
-    drawn = {id(k.blueprint): k.blueprint for k in runner.kinds.made.values()}  # one may serve several kinds
-    blueprints = [b for b in drawn.values() if isinstance(b, Blueprint)]
-    specs = [b.spec(part, held) for b in blueprints for part in b.in_bslite]
+    latest: dict[Any, tuple[Blueprint, Kind]] = {}  # by trace
+    for kind in runner.kinds.made.values():
+        if isinstance(made := kind.blueprint, Blueprint):
+            latest[(made.capture.open_shapes or id(made), made.capture.autocast)] = made, kind
+    specs = [(b.spec(p, held), _called(b, p, kind)) for b, kind in latest.values() for p in b.in_bslite]
     gpus = [place.of(tensor) for tensor in held.values() if place.on_gpu(tensor)]
     if gpus:
         device = gpus[0].index or 0
-        plans = (explain_on_gpu(spec, [i.example for i in spec.inputs], device=device) for spec in specs)
+        plans = (explain_on_gpu(spec, shapes, device=device) for spec, shapes in specs)
         return ModuleExplanation(report_of(runner), tuple(plans))
     halves = [p.halves for t in trained for p in t.parts if p.halves is not None and not p.slower]
     passes = tuple((explain(h.forward, **options), explain(h.backward, **options)) for h in halves)
-    return ModuleExplanation(report_of(runner), tuple(explain(spec, **options) for spec in specs), passes)
+    parts = tuple(explain(spec, shapes, **options) for spec, shapes in specs)
+    return ModuleExplanation(report_of(runner), parts, passes)
+
+
+def _called(blueprint: Blueprint, part: Part, kind: Kind) -> list[tuple[int, ...]]:
+    """The shapes of a part's inputs in the latest call of a kind."""
+    graph, free = blueprint.capture.graph, dict[Any, int]()
+    given = (n for n in graph.nodes if n.op == "placeholder" and n not in graph.stored)
+    for node, shape in zip(given, next(reversed(kind.shapes), ()), strict=False):
+        for traced, size in zip(getattr(node.meta["val"], "shape", ()), shape, strict=False):
+            if not isinstance(traced, int) and traced.node.expr.is_Symbol:
+                free[traced.node.expr] = size
+    pairs = [(2,) if is_complex(n.meta["val"]) else () for n in part.inputs]
+    return [(*costs.sizes(n, free), *pair) for n, pair in zip(part.inputs, pairs, strict=True)]

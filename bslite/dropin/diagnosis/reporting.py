@@ -1,7 +1,7 @@
 """`report`: what of a wrapped module ran where, and why."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -68,7 +68,7 @@ class Report:
             lines.append(f"precision: {self.precision}")
         if not self.kinds and not self.training:
             lines.append("not specialised yet: call it, or give optimize() example inputs")
-        for kind in self.kinds:
+        for kind in _together(self.kinds):
             lines += _kind_lines(kind)
         for kind_of_training in self.training:
             lines += kind_of_training.lines()
@@ -135,6 +135,19 @@ def _kind(kind: Kind) -> KindReport:
         blueprint.capture.answers,
         str(blueprint.capture.autocast or "").removeprefix("torch."),
     )
+
+
+def _together(kinds: Sequence[KindReport]) -> list[KindReport]:
+    """The kinds of call that one trace serves in the same way, as one."""
+    found: list[KindReport] = []
+    for kind in kinds:
+        alike = (i for i, k in enumerate(found) if replace(k, shapes=kind.shapes) == kind)
+        place = next(alike, None) if kind.open_shapes else None
+        if place is None:
+            found.append(kind)
+        else:
+            found[place] = replace(kind, shapes=(*found[place].shapes, *kind.shapes))
+    return found
 
 
 def _sizes(served: Sequence[Sequence[tuple[int, ...]]]) -> str:

@@ -1,7 +1,7 @@
 """The work of a group of layers: operations, and the bytes that must move however it is done."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.explanation.data.fusions import Fusion
@@ -33,23 +33,38 @@ def work(
     reading = readers(spec)
     flops = 0
     keys: set[str] = set()
-    moved: set[str] = set()
+    moved: dict[str, int] = {}  # elements of values that are read or written
     for node in nodes:
+        if node.declaration.kind is Kind.SOURCE:
+            continue  # it is there; who reads it moves it
         summed = summed_before(plan, node)
         averages = [r for r in reading.get(node.name, ()) if summed_before(plan, r)][:1]  # all read one sum
         computed = averages + [node] * (not summed)
         flops += sum(_flops(spec, shapes, n) for n in computed)
         keys |= set(node.params.values())
+        made = {node.name: math.prod(shapes[node.name])}
         moves = node.declaration.kind is Kind.MOVEMENT
         if moves and (free := in_place(plan, node.name, node.inputs)):
-            moved |= set(node.inputs) - free
-            moved |= {node.name} if moved else set()
+            _note(moved, _read(shapes, node, free))
+            moved |= made if moved else {}
             continue
-        moved |= set() if summed else set(node.inputs) - names
+        _note(moved, {} if summed else _read(shapes, node, names))
         if node.name in spec.outputs or any(r.name not in names for r in reading.get(node.name, ())):
-            moved.add(node.name)
-    elements = sum(math.prod(shapes[name]) for name in moved)
-    return Work(flops, 4 * elements, sum(weights[key] for key in keys))
+            moved |= made
+    return Work(flops, 4 * sum(moved.values()), sum(weights[key] for key in keys))
+
+
+def _read(shapes: Mapping[str, Shape], node: Node, without: Collection[str]) -> dict[str, int]:
+    """How many elements of its inputs a node reads at least, but for those ``without``."""
+    ins, out = [shapes[i] for i in node.inputs], shapes[node.name]
+    return {
+        n: node.declaration.elements_read(i, ins, out) for i, n in enumerate(node.inputs) if n not in without
+    }
+
+
+def _note(moved: dict[str, int], read: Mapping[str, int]) -> None:
+    for name, elements in read.items():
+        moved[name] = max(elements, moved.get(name, 0))
 
 
 def summed_before(plan: Plan, node: Node) -> bool:
