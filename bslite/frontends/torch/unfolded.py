@@ -3,14 +3,12 @@
 Positions and masks, above all: with the sizes known they are constants.
 """
 
-import math
-
 from bslite.spec import ModelSpec
 from bslite.spec.table import LayerRow, layer_rows
 
 SHARE = 1.05  # by how much more work a model may have whose sizes are free
 EACH = 200_000  # flops in the time that a small operation takes besides its elements
-ELEMENT = 50  # flops in the time that an element of a result takes where it is not a sum of products
+BYTE = 4  # flops in the time that a byte takes to move
 
 
 def little_more(free: ModelSpec, known: ModelSpec) -> bool:
@@ -33,5 +31,4 @@ def _on_floats(spec: ModelSpec, rows: list[LayerRow]) -> list[str]:
 
 def _work(rows: list[LayerRow]) -> int:
     """About the time of all operations, in flops; constants are there already."""
-    made = [row for row in rows if row.op != "constant"]
-    return sum(EACH + row.flops + ELEMENT * math.prod(row.shape) for row in made)
+    return sum(EACH + row.flops + BYTE * row.traffic for row in rows if row.op != "constant")
