@@ -128,7 +128,7 @@ def threads_worth(
     share = 1.0 - 1.0 / machine.threads
     saved = -MEETING * len(layers)
     for layer in layers:
-        saved += share * price(layer, spec, shapes, alone, 1, in_l3).apart
+        saved += share * (price(layer, spec, shapes, alone, 1, in_l3).apart - _starting(layer))
         if saved > WAKING:
             break
     joined, in_region = (machine.threads if saved > enough else 1 for enough in (JOINING, WAKING))
