@@ -268,7 +268,7 @@ class Recent(Generic[K, V]):
 def by_operations(
     operations: Callable[[V], int], dropped: Callable[[Any, V], None] | None = None
 ) -> Recent[Any, V]:
-    """What is made of one model for other sizes: hundreds of them, but few of a model with many operations.
+    """For what is made of one model for other sizes: hundreds of them, but few of one of many operations.
 
     ``operations``: how many one of them has.
     """

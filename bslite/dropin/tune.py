@@ -47,9 +47,10 @@ def tune(
             run = _waited_for(lambda m=model, x=given: m(x), inputs)  # type: ignore[misc]
             peer = _waited_for(lambda t=module, x=read_by_torch: t(*x), inputs)  # type: ignore[misc]
             alone = not inner and part.flops >= ALONE * blueprint.flops
-            ours, theirs = compare(run, peer, SPINNING if alone else 0.0)
+            pause = SPINNING if alone and not place.on_gpu(inputs[0]) else 0.0
+            ours, theirs = compare(run, peer, pause)
             if ours > MARGIN * theirs:  # other programs may have had a core meanwhile
-                again = compare(run, peer, SPINNING if alone else 0.0)
+                again = compare(run, peer, pause)
                 ours, theirs = min(ours, again[0]), min(theirs, again[1])
             part.seconds, part.in_bslite = (ours, theirs), ours <= MARGIN * theirs
             if part.in_bslite:

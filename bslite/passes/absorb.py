@@ -202,7 +202,8 @@ def matrix_into_weight(draft: Draft, node: Node) -> bool:
     found = _constant_matrix(draft, name)
     if found is None or len(draft.shape(x)) < 2:
         return False
-    weight = _weight(draft, node, *found, turned=True)
+    key, turned = found
+    weight = _weight(draft, node, key, turn=not turned)
     draft.put(Node(node.name, "linear", (x,), params={"weight": weight}))
     return True
 
@@ -215,7 +216,8 @@ def matrix_on_columns(draft: Draft, node: Node) -> bool:
         return False
     outputs, terms = draft.shape(name)
     row = Node(f"{node.name}/row", "reshape", (x,), attrs={"shape": (*[0] * lead, terms)})
-    weight = _weight(draft, node, *found, turned=False)
+    key, turned = found
+    weight = _weight(draft, node, key, turn=turned)
     made = Node(f"{node.name}/made", "linear", (row.name,), params={"weight": weight})
     column = Node(node.name, "reshape", (made.name,), attrs={"shape": (*[0] * lead, outputs, 1)})
     draft.put(column, row, made)
@@ -233,11 +235,9 @@ def _constant_matrix(draft: Draft, name: str) -> tuple[str, bool] | None:
     return matrix.params["value"], turned
 
 
-def _weight(draft: Draft, node: Node, key: str, is_turned: bool, turned: bool) -> str:
-    """The key of a linear layer's weight: the constant ``key``, which ``is_turned`` in the product, as it is
-    there, or ``turned``.
-    """
-    if is_turned == turned:
+def _weight(draft: Draft, node: Node, key: str, turn: bool) -> str:
+    """The key of a linear layer's weight: the constant ``key`` as it lies, or the other way round."""
+    if not turn:
         return key
     given, made = draft.param(key), f"{node.name}/weight"
     what, sources = draft.held(key) or ("", [given])

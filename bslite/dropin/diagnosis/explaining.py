@@ -46,8 +46,8 @@ class ModuleExplanation:
 
 
 def explain_module(module: Any, **options: Any) -> ModuleExplanation:
-    """Explain each part of ``module`` at the sizes of the latest call of its kind, of those that one trace
-    serves once; on a GPU, the plan of each part.
+    """Explain each part of ``module``, once for each trace, at the sizes that it met last of those that were
+    new to it; on a GPU, the plan of each part.
 
     ``options`` are ``threads``, ``runs`` and ``limits`` of `bslite.explain`. Raises InputError if ``module``
     has not been called yet.
@@ -61,7 +61,8 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
     latest: dict[Any, tuple[Blueprint, Kind]] = {}  # by trace
     for kind in runner.kinds.made.values():
         if isinstance(made := kind.blueprint, Blueprint):
-            latest[(made.capture.open_shapes or id(made), made.capture.autocast)] = made, kind
+            trace = made.capture if made.capture.origin is None else made.capture.origin[0]
+            latest[id(trace)] = made, kind
     specs = [(b.spec(p, held), _called(b, p, kind)) for b, kind in latest.values() for p in b.in_bslite]
     gpus = [place.of(tensor) for tensor in held.values() if place.on_gpu(tensor)]
     if gpus:
@@ -75,7 +76,7 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
 
 
 def _called(blueprint: Blueprint, part: Part, kind: Kind) -> list[tuple[int, ...]]:
-    """The shapes of a part's inputs in the latest call of a kind."""
+    """The shapes of a part's inputs in the latest call of a kind that had new sizes."""
     graph, free = blueprint.capture.graph, dict[Any, int]()
     given = (n for n in graph.nodes if n.op == "placeholder" and n not in graph.stored)
     for node, shape in zip(given, next(reversed(kind.shapes), ()), strict=False):

@@ -7,8 +7,8 @@ from bslite.spec import ModelSpec
 from bslite.spec.table import LayerRow, layer_rows
 
 SHARE = 1.05  # by how much more work a model may have whose sizes are free
-EACH = 200_000  # flops in the time that a small operation takes besides its elements
-BYTE = 4  # flops in the time that a byte takes to move
+EACH = 200_000  # about the flops in the time that an operation takes to begin
+BYTE = 4  # about the flops in the time that a byte takes to move
 
 
 def little_more(free: ModelSpec, known: ModelSpec) -> bool:

@@ -23,7 +23,7 @@ from bslite.plan.cpu.work import arithmetic_cycles
 from bslite.spec import ModelSpec
 
 Shapes = Mapping[str, Shape]
-FREE = ("slice", "permute")  # views that no layer makes; a reshape may be a copy
+FREE = ("slice", "permute")  # views, which move nothing; a reshape may be a copy
 PART = 50.0  # cycles for each further part of a concatenation
 EXPOSED = 0.6  # share of the time for weights from beyond L2 that prefetching does not hide
 #: Cycles by which threads must shorten a run: for one that a team may join, which does not hold it up where
@@ -70,7 +70,8 @@ def stackable(
 
 
 def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool) -> Price:
-    """The layer's cost both ways: arithmetic or traffic from beyond L2, whichever takes longer.
+    """The layer's cost both ways: arithmetic or traffic from beyond L2, whichever takes longer, and for each
+    image the beginning of the layer.
 
     Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's
     weights do (``in_l3``, computed if not given).

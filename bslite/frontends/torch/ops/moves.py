@@ -178,20 +178,20 @@ def diag_embed(s: Site, x: Operand, offset: int = 0, dim1: int = -2, dim2: int =
     if not isinstance(length, int):
         raise Varies("of a vector whose size is free")
     apart = reshape(s, x, (*lead, length, 1), last=False)
-    filled = _followed_by_zeros(s, apart, [0] * rank, [*[0] * (rank - 1), length])
+    filled = _among_zeros(s, apart, [0] * rank, [*[0] * (rank - 1), length])
     flat = reshape(s, filled, (*lead, length * (length + 1)), last=False)
     square = (*lead, length * length)
     flat = s.emit("slice", flat, inner=square, axis=rank - 2, start=0, stop=length * length)
     made = reshape(s, flat, (*lead, length, length), last=False)
     down, right = max(-offset, 0), max(offset, 0)
-    made = _followed_by_zeros(s, made, [*[0] * (rank - 2), down, right], [*[0] * (rank - 2), right, down])
+    made = _among_zeros(s, made, [*[0] * (rank - 2), down, right], [*[0] * (rank - 2), right, down])
     order = [*range(rank - 2)]
     for axis, place in sorted([(dim1 % rank, rank - 2), (dim2 % rank, rank - 1)]):
         order.insert(axis, place)
     return permute(s, made, order)
 
 
-def _followed_by_zeros(s: Site, x: Operand, before: Sequence[int], after: Sequence[int]) -> Operand:
+def _among_zeros(s: Site, x: Operand, before: Sequence[int], after: Sequence[int]) -> Operand:
     if not any((*before, *after)):
         return x
     shape = tuple(a + n + b for a, n, b in zip(before, x.shape, after, strict=True))
