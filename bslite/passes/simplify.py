@@ -18,6 +18,7 @@ from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
 from bslite.passes.rules import apply_rules
+from bslite.passes.transforms import transforms_in_parts
 from bslite.passes.written_out import recognise
 from bslite.spec import Array, ModelSpec, Node
 
@@ -104,7 +105,8 @@ def simplify(
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
     """The simplified model, of ops that GPUs have kernels for."""
-    simple = simplify(all_blocks_widened(spec), small=False)  # it has run on no GPU
+    parts = transforms_in_parts(all_blocks_widened(spec))
+    simple = simplify(parts, small=False)  # it has run on no GPU
     parted = attention_in_parts(simple)
     return simple if parted is simple else rewrite(parted)
 

@@ -132,6 +132,7 @@ keeps("linear", "block_linear", over=lambda at: (len(at.ins[0]) - 1,), why="its 
 keeps("batch_norm", "lrn", over=lambda at: (1,), why="its channels are the time steps")
 keeps("layer_norm", "rms_norm", over=normalized, why="it normalises over time")
 keeps("softmax", "log_softmax", "normalize", over=lambda at: (at.axis,), why="it normalises over time")
+keeps("fourier", over=lambda at: (at.axis,), why="it transforms time")
 keeps("cumsum", "topk", over=lambda at: (at.axis,), why="it goes along time")
 
 

@@ -223,6 +223,29 @@ def _cumulated(function: Any, first: float, x: Tensor, axis: int, exclusive: boo
 
 
 @torch_op
+def fourier(
+    x: Tensor, window: Tensor | None = None, *, axis: int, length: int, source: str, inverse: bool,
+    onesided: bool, real: bool, scale: float,
+) -> Tensor:  # fmt: skip
+    axis %= x.ndim
+    z = x if source == "real" else torch.view_as_complex(x.contiguous())
+    if window is not None:
+        z = z * window.reshape([-1 if i == axis else 1 for i in range(z.ndim)])
+    if source == "half":
+        y = torch.fft.irfft(z, length, axis, norm="forward") if inverse else torch.fft.hfft(z, length, axis)
+        return y * scale
+    if onesided:
+        y = torch.fft.rfft(z, length, axis)
+        y = y.conj() if inverse else y
+    elif inverse:
+        y = torch.fft.ifft(z, length, axis, norm="forward")
+    else:
+        y = torch.fft.fft(z, length, axis)
+    y = y * scale
+    return y.real if real else torch.view_as_real(y.resolve_conj())
+
+
+@torch_op
 def cast(x: Tensor, *, to: str) -> Tensor:
     return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))
 

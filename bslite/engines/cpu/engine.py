@@ -17,6 +17,7 @@ from bslite.engines.common.pause import no_collection
 from bslite.engines.cpu import (
     block_panels,  # noqa: F401  (registers its recipe)
     constants,
+    fourier,  # noqa: F401  (registers its recipes)
     plane_filters,  # noqa: F401  (registers its recipes)
 )
 from bslite.engines.cpu.blocks import Blocks

@@ -1,4 +1,4 @@
-"""Builders of Fourier transforms, as products with a matrix of sines and cosines, and of mel weights."""
+"""Builders of Fourier transforms, and of mel weights."""
 
 import numpy as np
 
@@ -34,11 +34,10 @@ def dft(
     if parts == 1:
         x = reshaped(s, x, x.shape[:-1], last=False)
     if onesided and inverse:
-        how = Transform(length, inverse=True, scale=1 / length, halved=True)
-        made = transformed(s, x, axis, how, paired=parts == 2, real=True)
+        how = Transform(length, inverse=True, scale=1 / length, half=True)
+        made = transformed(s, x, axis, how, paired=parts == 2)
         return reshaped(s, made, (*made.shape, 1))
-    bins = length // 2 + 1 if onesided else None
-    how = Transform(length, bool(inverse), 1 / length if inverse else 1.0, bins)
+    how = Transform(length, bool(inverse), 1 / length if inverse else 1.0, bool(onesided))
     return transformed(s, x, axis, how, paired=parts == 2)
 
 
@@ -47,7 +46,7 @@ def stft(
     s: Site, signal: Operand, frame_step: Operand, window: Operand | None = None,
     frame_length: Operand | None = None, *, onesided: int,
 ) -> Operand:  # fmt: skip
-    """signal ``[N, L]`` or ``[N, L, 1]`` -> ``[N, frames, bins, 2]``: a convolution with windowed waves."""
+    """signal ``[N, L]`` or ``[N, L, 1]`` -> ``[N, frames, bins, 2]``."""
     step = int(s.number(frame_step, "its frame_step"))
     taper = None if window is None else s.array(window, "its window").reshape(-1)
     if frame_length is not None:
@@ -66,7 +65,7 @@ def stft(
     if isinstance(samples, int) and samples < length:
         raise SpecError(f"of {samples} samples by frames of {length}")
     taper = np.ones(length) if taper is None else centred(taper, length)
-    how = Transform(length, bins=length // 2 + 1 if onesided else None, taper=taper)
+    how = Transform(length, onesided=bool(onesided), taper=taper)
     made = short_time(s, reshaped(s, signal, (batch, samples), last=False), how, step, ())
     return permuted(s, made, (0, 2, 1, 3))
 

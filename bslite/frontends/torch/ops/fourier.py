@@ -75,10 +75,8 @@ def along(s: Site, x: Pairs | Operand, dim: Sequence[int], sizes: Any, norm: str
     for i, (axis, length, scale) in enumerate(steps if inverse else steps[::-1]):
         last = i == len(steps) - 1
         if of_real and inverse and last:
-            how = Transform(length, True, scale, halved=True)
-            return transformed(s, value, axis, how, paired=True, real=True)
-        bins = length // 2 + 1 if of_real and not inverse and i == 0 else None
-        how = Transform(length, inverse, scale, bins)
+            return transformed(s, value, axis, Transform(length, True, scale, half=True), paired=True)
+        how = Transform(length, inverse, scale, onesided=of_real and not inverse and i == 0)
         value = transformed(s, value, axis, how, paired=paired, real=real and last)
         paired = True
     return RealParts(value) if real else Pairs(value)
@@ -103,8 +101,8 @@ def _plain(
     for i, d in enumerate(reversed(dim)):
         length = _length(x, d % rank, None)
         scale = length ** (-normalization / 2)
-        bins = length // 2 + 1 if onesided and i == 0 else None
-        value = transformed(s, value, d % rank, Transform(length, inverse, scale, bins), paired=paired)
+        how = Transform(length, inverse, scale, onesided and i == 0)
+        value = transformed(s, value, d % rank, how, paired=paired)
         paired = True
     return Pairs(value)
 
@@ -112,8 +110,8 @@ def _plain(
 @complex_aten("_fft_c2r")
 def complex_to_real(s: Site, x: Pairs, dim: Sequence[int], normalization: int, last: int) -> Operand:
     rest = _plain(s, x, dim[:-1], normalization, True) if len(dim) > 1 else x
-    how = Transform(last, True, last ** (-normalization / 2), halved=True)
-    made: Operand = transformed(s, rest.parts, dim[-1] % len(x.shape), how, paired=True, real=True)
+    how = Transform(last, True, last ** (-normalization / 2), half=True)
+    made: Operand = transformed(s, rest.parts, dim[-1] % len(x.shape), how, paired=True)
     return made
 
 
@@ -152,8 +150,8 @@ def stft(
     if isinstance(x, Pairs) or align_to_window:
         raise Unsupported("of complex numbers, or with align_to_window")
     taper = _window(window, win_length or n_fft, n_fft)
-    bins = n_fft // 2 + 1 if onesided or onesided is None else None
-    how = Transform(n_fft, scale=n_fft**-0.5 if normalized else 1.0, bins=bins, taper=taper)
+    one = onesided or onesided is None
+    how = Transform(n_fft, scale=n_fft**-0.5 if normalized else 1.0, onesided=one, taper=taper)
     lines = reshape(s, x, (x.shape[0] if len(x.shape) == 2 else 1, x.shape[-1]), last=False)
     made = short_time(s, lines, how, hop_length or n_fft // 4, s.shape[-2])
     return Pairs(reshape(s, made, s.shape, last=False))
@@ -196,7 +194,7 @@ def istft(
     if inside.size == 0 or inside.min() < 1e-11:
         raise Unsupported("whose windows leave a sample out")
     batch = x.shape[0] if len(x.shape) == 3 else 1
-    how = Transform(n_fft, True, n_fft**-0.5 if normalized else 1 / n_fft, halved=True)
+    how = Transform(n_fft, True, n_fft**-0.5 if normalized else 1 / n_fft, half=True)
     made = from_short_time(s, reshape(s, x.parts, (batch, bins, frames, 2), last=False), how, hop, taper)
     made = s.emit("slice", made, inner=(batch, 1, stop - start), axis=2, start=start, stop=stop)
     made = s.emit("mul", made, s.const((1 / inside).astype(np.float32), "envelope"), inner=made.shape)

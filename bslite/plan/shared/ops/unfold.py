@@ -1,7 +1,9 @@
-"""Lowering of `unfold`: windows become columns by strides over the padded image and one copy."""
+"""Lowering of `unfold`: windows become columns by strides over the padded image, and by one copy where they
+have other readers than Fourier transforms.
+"""
 
 from bslite.ops.fold import positions
-from bslite.passes import Layer
+from bslite.passes import Layer, readers
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
 from bslite.plan.core.views import View
@@ -20,6 +22,17 @@ def lower_unfold(b: AnyBuilder, layer: Layer) -> None:
         x = wide
     n, c, h, w = x.strides
     (dh, dw), (sh, sw) = attrs["dilation"], attrs["stride"]
-    y = b.dense((*x.shape[:2], *attrs["kernel"], *windows))
-    b.copy(View(x.buffer, x.offset, y.shape, (n, c, h * dh, w * dw, h * sh, w * sw)), y)
+    shape, strides = (*x.shape[:2], *attrs["kernel"], *windows), (n, c, h * dh, w * dw, h * sh, w * sw)
+    found = View(x.buffer, x.offset, shape, strides)
+    if (columns := found.reshape(b.shapes[layer.name])) is not None and _transformed(b, layer.name):
+        b.alias(layer.name, columns)
+        return
+    y = b.dense(shape)
+    b.copy(found, y)
     b.alias(layer.name, b.reshaped(y, b.shapes[layer.name]))
+
+
+def _transformed(b: AnyBuilder, name: str) -> bool:
+    """Whether only Fourier transforms read a value: they take its columns as they lie in the image."""
+    reading = readers(b.spec).get(name, [])
+    return bool(reading) and name not in b.spec.outputs and all(node.op == "fourier" for node in reading)

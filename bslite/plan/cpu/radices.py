@@ -1,0 +1,74 @@
+"""How transforms are taken apart: into passes of small transforms, or into a matrix of two lengths."""
+
+import functools
+from typing import NamedTuple
+
+from bslite.kernels.contracts.cpu.fourier import RADICES
+
+#: Cycles that a pass of a radix takes for a point of one register (Sapphire Rapids), estimated from its
+#: operations: two a cycle, or a store of both parts.
+CYCLES = {2: 4.0, 3: 5.5, 4: 4.5, 5: 7.5, 7: 10.0, 8: 6.0}
+SHUFFLES = 16.0  # of a point of one register, that is transposed and turned between the passes
+WASTE = 1.5  # of lanes, up to which long rows are matrices
+
+
+class Matrix(NamedTuple):
+    """Points taken as ``high`` rows of ``low``."""
+
+    high: int
+    low: int
+
+
+@functools.cache
+def radices_of(points: int, registers: int) -> tuple[int, ...]:
+    """The radices whose product is ``points``. Eight points and their work take 32 registers."""
+    left, found = points, list[int]()
+    twos = (left & -left).bit_length() - 1
+    left >>= twos
+    if registers >= 32:
+        eights = next((n for n in range(twos // 3, -1, -1) if (twos - 3 * n) % 2 == 0), 0)
+        found += [8] * eights
+        twos -= 3 * eights
+    found += [4] * (twos // 2) + [2] * (twos % 2)
+    factor = 3
+    while left > 1:
+        if factor * factor > left:
+            factor = left
+        while left % factor == 0:
+            found.append(factor)
+            left //= factor
+        factor += 2
+    return tuple(found)
+
+
+def cycles_of(points: int, registers: int) -> float:
+    """Cycles of the passes of one register's worth of signals."""
+    return points * sum(CYCLES.get(r, 2.0 * r + 8) for r in radices_of(points, registers))
+
+
+@functools.cache
+def as_matrix(points: int, lanes: int, registers: int) -> Matrix | None:
+    """The matrix whose columns, then rows, are transformed in the least time; None where points are so few,
+    or have such factors, that many lanes would be idle.
+    """
+    if points < lanes * lanes:
+        return None
+    best: tuple[float, Matrix] | None = None
+    for high in range(2, points // 2 + 1):
+        if points % high:
+            continue
+        low = points // high
+        over_low, over_high = -(-low // lanes), -(-high // lanes)
+        if over_low * over_high * lanes * lanes > WASTE * points:
+            continue
+        cycles = (
+            over_low * cycles_of(high, registers)
+            + over_high * cycles_of(low, registers)
+            + over_low * high * SHUFFLES
+        )
+        if best is None or cycles < best[0]:
+            best = cycles, Matrix(high, low)
+    return best[1] if best else None
+
+
+assert set(CYCLES) == set(RADICES)

@@ -1,0 +1,210 @@
+"""Fourier transforms of long rows, each as a matrix whose columns are the lanes of the registers."""
+
+import numpy as np
+from numba.extending import register_jitable
+
+from bslite.kernels.contracts.cpu.fourier import FourierRows, Numbers
+from bslite.kernels.cpu.fourier.butterflies import POINT
+from bslite.kernels.cpu.fourier.parts import backwards, load_pairs, of_pairs, store_pairs, to_pairs
+from bslite.kernels.cpu.fourier.passes import passes
+from bslite.kernels.cpu.rows.rows import after
+from bslite.kernels.cpu.runtime.compile import step_kernel
+from bslite.kernels.cpu.runtime.record import reader
+from bslite.kernels.cpu.vector.lanes import negated
+from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_scalar, store_some
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat
+from bslite.kernels.cpu.vector.transpose import transpose_square
+
+F = reader(FourierRows)
+f = np.float32
+REAL, HALF = int(Numbers.REAL), int(Numbers.HALF)
+
+
+@register_jitable
+def _zeros(at, im, start, stop):
+    """Zeros from the register that ``start`` is in, or begins, to ``stop``."""
+    for k in range(-(-start // LANES) * LANES, stop, LANES):
+        store(at + 4 * k, splat(0.0))
+        store(at + im + 4 * k, splat(0.0))
+
+
+@register_jitable
+def _from_pairs(x, count, at, im):
+    """``count`` numbers, pairs, as a plane of first ones and one of second ones."""
+    for k in range(0, count, 2 * LANES):
+        re, parts = load_pairs(x + 4 * k, count - k)
+        store(at + 2 * k, re)
+        store(at + im + 2 * k, parts)
+
+
+@register_jitable
+def _tapered(at, im, count, window):
+    """Multiplies the points of both planes by a number each."""
+    for k in range(0, count, LANES):
+        taper = load_some(window + 4 * k, count - k)
+        store(at + 4 * k, load(at + 4 * k) * taper)
+        store(at + im + 4 * k, load(at + im + 4 * k) * taper)
+
+
+@register_jitable
+def _pairs_tapered(at, im, count, window):
+    """The same of ``count`` real numbers, pairs of which are the points."""
+    for k in range(0, count, 2 * LANES):
+        re, parts = load_pairs(window + 4 * k, count - k)
+        store(at + 2 * k, load(at + 2 * k) * re)
+        store(at + im + 2 * k, load(at + im + 2 * k) * parts)
+
+
+@register_jitable
+def _whole(at, im, length, have):
+    """Appends, to the first half of the transform of real numbers, the other: its mirror image."""
+    for k in range(have, length, LANES):
+        far = at + 4 * (length - k - LANES + 1)
+        re, parts = backwards(load(far), load(far)), backwards(load(far + im), load(far + im))
+        store(at + 4 * k, re)
+        store(at + im + 4 * k, negated(parts))
+
+
+@register_jitable
+def _halved(at, im, length, negative):
+    """As of lanes: the imaginary parts of the ends do not count; ``negative``: the conjugate."""
+    store_scalar(at + im, f(0.0))
+    if length % 2 == 0:
+        store_scalar(at + im + 4 * (length // 2), f(0.0))
+    if negative:
+        _negative(at, im, length // 2 + 1)
+
+
+@register_jitable
+def _negative(at, im, count):
+    """The conjugates of points, and of those that follow in the same register."""
+    for k in range(0, count, LANES):
+        store(at + im + 4 * k, negated(load(at + im + 4 * k)))
+
+
+@register_jitable
+def _ends(at, im, to, core, waves, inverse):
+    """`to_pairs` or `of_pairs` of all points at ``at``, of which the last follows the others (0: it is the
+    first), to ``to``.
+    """
+    sines = waves + 4 * (-(-(core + 1) // LANES) * LANES)
+    for k in range(0, core + 1, LANES):
+        far = at + 4 * (core - k - LANES + 1)
+        far_re, far_im = backwards(load(far), load(far)), backwards(load(far + im), load(far + im))
+        re, parts = load(at + 4 * k), load(at + im + 4 * k)
+        w_re, w_im = load(waves + 4 * k), load(sines + 4 * k)
+        if inverse:
+            re, parts = to_pairs(re, parts, far_re, far_im, w_re, w_im, splat(1.0))
+        else:
+            re, parts = of_pairs(re, parts, far_re, far_im, w_re, w_im, splat(0.5))
+        store(to + 4 * k, re)
+        store(to + im + 4 * k, parts)
+
+
+@register_jitable
+def _planes(s, x, first, second, im, in_halves):
+    """The core's points of a row as two planes; where they are."""
+    source, length, given = s.source, s.length, s.given
+    if source == REAL and not in_halves:
+        for k in range(0, given, LANES):
+            store(first + 4 * k, load_some(x + 4 * k, given - k))
+            store(first + im + 4 * k, splat(0.0))
+        if s.windowed:
+            _tapered(first, im, given, s.window)
+        _zeros(first, im, given, length)
+        return first
+    count = given if source == REAL else 2 * given
+    _from_pairs(x, count, first, im)
+    if s.windowed and source == REAL:
+        _pairs_tapered(first, im, given, s.window)
+    elif s.windowed:
+        _tapered(first, im, given, s.window)
+    _zeros(first, im, -(-count // 2), s.core + 1)
+    if source == HALF:
+        _halved(first, im, length, in_halves and not s.inverse)
+        if in_halves:
+            _ends(first, im, second, s.core, s.halves, 1)
+            return second
+        _whole(first, im, length, length // 2 + 1)
+    return first
+
+
+@register_jitable
+def _matrix(s, x, im, to, swap, columns, first, second, work):
+    """The transform of the core's points at ``x``, as planes to ``to``; ``columns``: room for the matrix."""
+    high, low = s.high, s.low
+    across = -(-high // LANES)  # registers
+    between = s.between
+    at, x_im = (x + im, -im) if swap else (x, im)
+    for g in range(-(-low // LANES)):
+        made = passes(at + BYTES * g, 4 * low, x_im, high, s.radices, s.turns, first, second, work, 0)
+        for j in range(high):
+            here = made + POINT * j
+            re, parts, w_re, w_im = load(here), load(here + BYTES), load(between), load(between + BYTES)
+            store(here, re * w_re - parts * w_im)
+            store(here + BYTES, fma(re, w_im, parts * w_re))
+            between += POINT
+        target = columns + POINT * across * LANES * g
+        for j in range(across):
+            here = made + POINT * LANES * j
+            transpose_square(here, POINT, target + POINT * j, POINT * across)
+            transpose_square(here + BYTES, POINT, target + POINT * j + BYTES, POINT * across)
+    for g in range(across):
+        at = columns + POINT * g
+        radices, turns = s.low_radices, s.low_turns
+        made = passes(at, POINT * across, BYTES, low, radices, turns, first, second, work, swap)
+        left = high - LANES * g
+        for m in range(low):
+            here = to + 4 * (high * m) + BYTES * g
+            store_some(here, load(made + POINT * m), left)
+            store_some(here + im, load(made + POINT * m + BYTES), left)
+
+
+@register_jitable
+def _row(s, x, y, scratch):
+    """One row."""
+    core, length, made, inverse = s.core, s.length, s.made, s.inverse
+    high, low, room, source = s.high, s.low, s.room, s.source
+    in_halves = core < length
+    plane = 4 * (LANES + -(-(length + 1) // LANES) * LANES + LANES)  # with room at both ends
+    first, second = scratch + BYTES, scratch + 2 * plane + BYTES
+    columns = scratch + 4 * plane
+    buffers = columns + POINT * -(-high // LANES) * -(-low // LANES) * LANES
+    swap = inverse
+    if in_halves:
+        swap = 1 if source == HALF else 0
+    at = _planes(s, x, first, second, plane, in_halves)
+    to = first if at == second else second
+    _matrix(s, at, plane, to, swap, columns, buffers, buffers + POINT * room, buffers + 2 * POINT * room)
+    if in_halves and source == HALF:
+        for k in range(0, core, LANES):
+            store_pairs(y + 8 * k, load(to + 4 * k), load(to + plane + 4 * k), min(LANES, core - k))
+        return
+    if in_halves:
+        store_scalar(to + 4 * core, load_scalar(to))
+        store_scalar(to + plane + 4 * core, load_scalar(to + plane))
+        _ends(to, plane, at, core, s.halves, 0)
+        to = at
+        if inverse:
+            _negative(to, plane, core + 1)
+        _whole(to, plane, made, core + 1)
+    if s.real:
+        for k in range(0, made, LANES):
+            store_some(y + 4 * k, load(to + 4 * k), made - k)
+    else:
+        for k in range(0, made, LANES):
+            store_pairs(y + 8 * k, load(to + 4 * k), load(to + plane + 4 * k), min(LANES, made - k))
+
+
+@step_kernel(FourierRows)
+def fourier_rows(step, bases, item, scratch):
+    """Row after row."""
+    s = F(step, bases)
+    n1, n2 = s.n1, s.n2
+    first = item * s.item_rows
+    i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
+    for _ in range(first, min(s.rows, first + s.item_rows)):
+        x = s.x + i0 * s.x0 + i1 * s.x1 + i2 * s.x2
+        y = s.y + i0 * s.y0 + i1 * s.y1 + i2 * s.y2
+        _row(s, x, y, scratch)
+        i0, i1, i2 = after(i0, i1, i2, n1, n2)
