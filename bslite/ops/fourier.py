@@ -52,8 +52,7 @@ class Fourier(Op):
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, source = ins[0], attrs["source"]
-        checks.axis(self.name, attrs["axis"], len(x))
-        axis, paired = attrs["axis"] % len(x), source != "real"
+        axis, paired = checks.axis(self.name, attrs["axis"], len(x)), source != "real"
         if paired and (x[-1] != 2 or axis == len(x) - 1):
             raise SpecError(
                 f"op 'fourier': input {list(x)}, axis {axis}, of {source} numbers: expected them as pairs "
@@ -111,6 +110,7 @@ class Fourier(Op):
         case("rows, inverse", (3, 20, 2), axis=1, length=20, inverse=True, scale=0.05),
         case("odd factors", (2, 3, 105, 2), axis=2, length=105),
         case("a prime", (2, 37, 2), axis=1, length=37, inverse=True),
+        case("a large prime", (3, 167, 2), axis=1, length=167),
         case("zeros behind", (7, 19, 2), axis=1, length=48),
         case("in lanes", (2, 24, 37, 2), axis=1, length=24, inverse=True),
         case("long rows", (2, 384, 2), axis=1, length=384),
@@ -120,6 +120,7 @@ class Fourier(Op):
         case("real", (4, 36), axis=1, length=36, source="real"),
         case("real, one side", (20, 50), axis=-1, length=50, source="real", onesided=True),
         case("real, an odd length", (3, 45), axis=1, length=45, source="real", onesided=True),
+        case("real, a large prime", (2, 389), axis=1, length=2 * 389, source="real", onesided=True),
         case("real, in lanes", (2, 14, 33), axis=1, length=14, source="real", onesided=True),
         case("real, inverse", (2, 7, 30), axis=2, length=32, source="real", inverse=True, scale=1 / 32),
         case("real to real", (3, 21), axis=1, length=28, source="real", real=True),
@@ -129,6 +130,7 @@ class Fourier(Op):
         case("half", (5, 18, 2), axis=1, length=34, source="half", real=True, inverse=True, scale=1 / 34),
         case("half, an odd length", (5, 18, 2), axis=1, length=35, source="half", real=True, inverse=True),
         case("half, forwards", (2, 11, 2), axis=1, length=24, source="half", real=True),
+        case("half, a large prime", (2, 200, 2), axis=1, length=467, source="half", real=True, inverse=True),
         case("half, in lanes", (2, 9, 21, 2), axis=1, length=16, source="half", real=True, inverse=True),
         case("half, long rows", (2, 513, 2), axis=1, length=1024, source="half", real=True, inverse=True),
         case("half, long rows, forwards", (1, 347, 2), axis=1, length=693, source="half", real=True),

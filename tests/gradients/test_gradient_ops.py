@@ -115,8 +115,9 @@ def test_gradient(op: Op, case: Case) -> None:
             theirs = judge[name]
             # numbers in formulas are kept in float32
             assert np.linalg.norm(ours - theirs) <= 2.0**-23 * np.linalg.norm(theirs) + 1e-12, name
+    least = 2.0**-24 if op.name == "fourier" else 0.0  # numpy's transforms of float32 are float64's, rounded
     for ours, near, truth in zip(list(bslite.run(backward, given))[1:], peer, exact, strict=True):
-        assert_three_way(ours, near, truth)
+        assert_three_way(ours, near, truth, least=least)
 
 
 @pytest.mark.parametrize(("op", "case"), all_cases(names=TRANSPOSED))

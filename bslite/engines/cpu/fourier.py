@@ -48,3 +48,17 @@ def _turns_between(params: Sequence[Array], high: int, low: int, lanes: int, sca
     waves = scale * _turned(np.outer(np.arange(low), np.arange(high)), high * low)
     waves = np.pad(waves, ((0, -low % lanes), (0, 0), (0, 0))).reshape(-1, lanes, high, 2)
     return np.ascontiguousarray(waves.transpose(0, 2, 3, 1), np.float32)
+
+
+@recipe("chirp")
+def _chirp(params: Sequence[Array], points: int, padded: int) -> Array:
+    """``c[n] = exp(-pi i n**2 / points)``, then the transform of its conjugate on both sides of zero over
+    ``padded`` points, divided by their number.
+    """
+    chirp = _turned(np.arange(points, dtype=np.int64) ** 2, 2 * points)
+    chirp = chirp[:, 0] + 1j * chirp[:, 1]
+    both = np.zeros(padded, complex)
+    both[:points] = chirp.conj()
+    both[padded - points + 1 :] = chirp[:0:-1].conj()
+    pairs = np.concatenate([chirp, np.fft.fft(both) / padded])
+    return np.stack([pairs.real, pairs.imag], -1).astype(np.float32)

@@ -10,6 +10,10 @@ from bslite.kernels.contracts.cpu.fourier import RADICES
 CYCLES = {2: 4.0, 3: 5.5, 4: 4.5, 5: 7.5, 7: 10.0, 8: 6.0}
 SHUFFLES = 16.0  # of a point of one register, that is transposed and turned between the passes
 WASTE = 1.5  # of lanes, up to which long rows are matrices
+#: Prime factors beyond this are no radices: their pass takes a time proportional to it for a point, and a
+#: convolution some 150 cycles whatever the length (64 signals of 1,009 points, two cores of an
+#: Emerald Rapids: 1,190 us in one pass, 190 so).
+LARGEST = 150
 
 
 class Matrix(NamedTuple):
@@ -42,8 +46,20 @@ def radices_of(points: int, registers: int) -> tuple[int, ...]:
 
 
 def cycles_of(points: int, registers: int) -> float:
-    """Cycles of the passes of one register's worth of signals."""
+    """Cycles of the passes of one register's worth of signals, which have radices."""
     return points * sum(CYCLES.get(r, 2.0 * r + 8) for r in radices_of(points, registers))
+
+
+@functools.cache
+def padded_of(points: int, registers: int) -> int:
+    """The length of the transforms that convolve ``points`` points with a chirp; 0: they have radices."""
+    if max(radices_of(points, registers), default=1) <= LARGEST:
+        return 0
+    least = 2 * points - 1
+    twos = 1 << least.bit_length()
+    lengths = {twos >> shift for shift in range(6)}
+    near = [n * odd for n in lengths for odd in (1, 3, 5, 7, 9, 15, 21, 25, 27) if least <= n * odd <= twos]
+    return min(near, key=lambda n: cycles_of(n, registers))
 
 
 @functools.cache
@@ -51,7 +67,7 @@ def as_matrix(points: int, lanes: int, registers: int) -> Matrix | None:
     """The matrix whose columns, then rows, are transformed in the least time; None where points are so few,
     or have such factors, that many lanes would be idle.
     """
-    if points < lanes * lanes:
+    if points < lanes * lanes or padded_of(points, registers):
         return None
     best: tuple[float, Matrix] | None = None
     for high in range(2, points // 2 + 1):

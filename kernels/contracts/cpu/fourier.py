@@ -59,13 +59,16 @@ class Transform(Record):
 class FourierLanes(StepRecord, kernel="fourier_lanes"):
     """Transforms of signals side by side: of ``channels`` that are ``x_lane`` and ``y_lane`` apart; a row of
     ``along`` is a block of ``block`` of these. ``x_by``, ``x_part``: from a point to the next, and from its
-    real to its imaginary part.
+    real to its imaginary part. ``padded``: if it is not 0, the passes are those of so many points, and convolve
+    the core's with a ``chirp``.
     """
 
     x: Operand
     y: Operand
     along: RowAxes
     how: Transform
+    chirp: Operand
+    padded: int
     channels: int
     block: int
     x_form: Form

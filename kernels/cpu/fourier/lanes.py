@@ -5,6 +5,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.fourier import Form, FourierLanes, Numbers
 from bslite.kernels.cpu.fourier.butterflies import POINT
+from bslite.kernels.cpu.fourier.chirp import chirped
 from bslite.kernels.cpu.fourier.parts import load_pairs, of_pairs, store_pairs, to_pairs
 from bslite.kernels.cpu.fourier.passes import passes
 from bslite.kernels.cpu.rows.rows import after
@@ -189,9 +190,12 @@ def _lane(s, x, y, left, first, second, work):
         _zeros(first + step * given, first + step * length, step)
     else:
         _zeros(first + POINT * given, first + POINT * length, BYTES)
-    at = first + BYTES if swap else first
-    at = passes(at, POINT, -BYTES if swap else BYTES, core, s.radices, s.turns, second, first, work, swap)
-    if core == 1:
+    if s.padded:
+        at = chirped(first, second, core, s.padded, s.radices, s.turns, s.chirp, work, swap)
+    elif core > 1:
+        at = first + BYTES if swap else first
+        at = passes(at, POINT, -BYTES if swap else BYTES, core, s.radices, s.turns, second, first, work, swap)
+    else:
         at = first
     if in_halves and source == HALF:
         _write(s, y, left, at, BYTES, made, True)

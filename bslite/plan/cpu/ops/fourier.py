@@ -7,11 +7,12 @@ from bslite.kernels.contracts.cpu.rows import RowAxes
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.layouts import FEW
-from bslite.plan.core.loops import merged_axes, padded
+from bslite.plan.core.loops import merged_axes
+from bslite.plan.core.loops import padded as filled_up
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.move import in_bytes
-from bslite.plan.cpu.radices import Matrix, as_matrix, cycles_of, radices_of
+from bslite.plan.cpu.radices import Matrix, as_matrix, cycles_of, padded_of, radices_of
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.rows import parameters
@@ -173,17 +174,20 @@ def _lanes_step(b: CpuBuilder, layer: Layer, x: Signals, y: Signals, lane: int |
     blocks = -(-channels // block)
     sizes, xs, ys = [*sizes, blocks], [*xs, block * x_lane], [*ys, block * y_lane]
     rows = size_of(tuple(sizes))
-    cycles = cycles_of(core, b.machine.registers) + BESIDES * length
+    padded = padded_of(core, b.machine.registers)
+    points = padded or core
+    cycles = cycles_of(points, b.machine.registers) * (2 if padded else 1) + BESIDES * length
     item_rows, items = share_rows(b.machine, rows, rows * block / lanes * cycles)
-    n, (xs, ys) = padded(sizes, [xs, ys], 3)
-    room = max(core + 1, y.view.shape[y.axis], length // 2 + 1)
-    how = _transform(b, layer, core, room, planar=False)
+    n, (xs, ys) = filled_up(sizes, [xs, ys], 3)
+    room = max(points, core + 1, y.view.shape[y.axis], length // 2 + 1)
+    how = _transform(b, layer, points, room, planar=False)
+    chirp = Operand(b.const("chirp", points=core, padded=padded), 0) if padded else how.turns
     record = FourierLanes(
         x.view.start, y.view.start, RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows), how,
-        channels, block,
+        chirp, padded, channels, block,
         forms[0], *in_bytes((x_lane, x.by, x.part)), forms[1], *in_bytes((y_lane, y.by, y.part)),
     )  # fmt: skip
-    scratch = 2 * lanes * (2 * room + _work(b, core))
+    scratch = 2 * lanes * (2 * room + _work(b, points))
     step(b, record, items, [x.view], [y.view], scratch=scratch)
 
 
@@ -200,7 +204,7 @@ def _rows_step(b: CpuBuilder, layer: Layer, x: Signals, y: Signals, matrix: Matr
     over_high, over_low = -(-high // lanes), -(-low // lanes)
     cycles = over_low * cycles_of(high, registers) + over_high * cycles_of(low, registers)
     item_rows, items = share_rows(b.machine, rows, rows * (cycles + BESIDES * length / lanes))
-    n, (xs, ys) = padded(sizes, [xs, ys], 3)
+    n, (xs, ys) = filled_up(sizes, [xs, ys], 3)
     room = lanes * max(over_high, over_low)
     turns, radices = _passes(b, low)
     scale = layer.node.attrs["scale"]
