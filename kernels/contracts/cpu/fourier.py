@@ -59,8 +59,8 @@ class Transform(Record):
 class FourierLanes(StepRecord, kernel="fourier_lanes"):
     """Transforms of signals side by side: of ``channels`` that are ``x_lane`` and ``y_lane`` apart; a row of
     ``along`` is a block of ``block`` of these. ``x_by``, ``x_part``: from a point to the next, and from its
-    real to its imaginary part. ``padded``: if it is not 0, the passes are those of so many points, and convolve
-    the core's with a ``chirp``.
+    real to its imaginary part. ``padded``: if it is not 0, passes of so many points convolve the
+    core's with a ``chirp``.
     """
 
     x: Operand
