@@ -51,7 +51,7 @@ def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
         return None
     from bslite.plan.core.lowering import CUDA
 
-    return frozenset(CUDA) | {"dropout"}
+    return frozenset(CUDA) | {"dropout", "complex_mul"}
 
 
 def wait(tensors: Iterable[Tensor]) -> None:

@@ -11,6 +11,7 @@ from bslite.passes.absorb import (
     padding_into_convolution,
 )
 from bslite.passes.ahead import computed_ahead
+from bslite.passes.complex import conjugate_into_product
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS
 from bslite.passes.fuse import ACTIVATIONS, BINARY
@@ -58,6 +59,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "permute": (two_permutations, permutation_undone, does_nothing, permuted_apart, permuted_once),
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
+    "complex_mul": (conjugate_into_product,),
     "batch_norm_given": (batch_norm_in_parts,),
     "block_linear": (odd_blocks_widened,),
     **dict.fromkeys(GRADIENTS, (through_activation,)),

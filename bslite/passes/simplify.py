@@ -11,6 +11,7 @@ from bslite.passes.attention import fuse_attention
 from bslite.passes.averaged import pool_first
 from bslite.passes.branches import one_branch
 from bslite.passes.channels import batch_norm_scale_shift, scaled_weight, shifted_bias
+from bslite.passes.complex import complex_in_parts
 from bslite.passes.draft import Draft
 from bslite.passes.enlarged import fold_enlargements
 from bslite.passes.families import CONVS, TRANSPOSED
@@ -18,7 +19,6 @@ from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
 from bslite.passes.rules import apply_rules
-from bslite.passes.transforms import transforms_in_parts
 from bslite.passes.written_out import recognise
 from bslite.spec import Array, ModelSpec, Node
 
@@ -105,7 +105,7 @@ def simplify(
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
     """The simplified model, of ops that GPUs have kernels for."""
-    parts = transforms_in_parts(all_blocks_widened(spec))
+    parts = complex_in_parts(all_blocks_widened(spec))
     simple = simplify(parts, small=False)  # it has run on no GPU
     parted = attention_in_parts(simple)
     return simple if parted is simple else rewrite(parted)

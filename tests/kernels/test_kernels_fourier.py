@@ -15,7 +15,7 @@ from support.noise import noise
 import bslite
 from bslite import ModelSpec, reference
 from bslite.cli.peer.ops import TORCH_OPS
-from bslite.passes.transforms import transforms_in_parts
+from bslite.passes.complex import complex_in_parts
 from bslite.plan.cpu.radices import LARGEST, as_matrix, padded_of, radices_of
 
 #: Attributes of the kinds of transforms, but for lengths.
@@ -139,7 +139,7 @@ def test_long_signals() -> None:
 def test_as_products(kind: str) -> None:
     x = signals((3, 4), 1, 29, KINDS[kind])
     spec = one_op("fourier", x, axis=1, length=30, window=noise(x.shape[1]), **KINDS[kind])
-    parted = transforms_in_parts(spec)
+    parted = complex_in_parts(spec)
     assert "fourier" not in {n.op for n in parted.nodes}
     want, got = (reference.run(s, [x], np.float64)[0] for s in (spec, parted))
     assert np.linalg.norm(got - want) <= 2.0**-23 * np.linalg.norm(want)  # a matrix is kept in float32
@@ -148,7 +148,7 @@ def test_as_products(kind: str) -> None:
 def test_a_product_that_nobody_wants() -> None:
     spec = one_op("fourier", (1, 5000), axis=1, length=5000, source="real")
     with pytest.raises(bslite.UnsupportedError, match=r"layer: a transform of 5000 points"):
-        transforms_in_parts(spec)
+        complex_in_parts(spec)
 
 
 @pytest.mark.parametrize("registers", [16, 32])

@@ -20,7 +20,7 @@ OPS = {
     "conv1d": 3, "conv3d": 3, "conv_transpose2d": 3, "max_pool3d": 2, "avg_pool1d": 2, "attention": 4,
     "attention_grad": 6,
     "sum": 3, "var": 2, "amax": 2, "argmin": 2, "logsumexp": 2, "cumsum": 2, "cumprod": 2,
-    "fourier": 36,
+    "fourier": 36, "complex_mul": 8, "l2_norm": 9,
     "gather_nd": 2, "scatter_elements": 3, "scatter_nd": 3, "topk": 2, "resize": 5, "grid_sample": 6,
     "fold": 3, "unfold": 2, "pow": 2, "remainder": 2, "where": 2, "cast": 2, "rms_norm": 2,
     "lstm": 3, "lstm_rounded": 2, "gru": 3, "pairs": 4, "quads": 4, "int_conv2d": 9, "int_linear": 5,

@@ -43,6 +43,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "erf": (erf, 2.0),
     "log": (np.log, 1.5),
     "log2": (np.log2, 1.5),
+    "log10": (np.log10, 2.0),
     "log1p": (np.log1p, 1.5),
     "expm1": (np.expm1, 1.5),
     "softplus": (lambda x: np.logaddexp(0, x), 2.0),
@@ -203,6 +204,7 @@ def test_logarithms_and_sines_at_their_ends() -> None:
     for name, want in (
         ("log", [nan, nan, -inf, -inf, 0.0, inf, nan]),
         ("log2", [nan, nan, -inf, -inf, 0.0, inf, nan]),
+        ("log10", [nan, nan, -inf, -inf, 0.0, inf, nan]),
         ("log1p", [nan, -inf, 0.0, 0.0, np.log(np.float32(2)), inf, nan]),
         ("sin", [nan, np.sin(np.float32(-1)), 0.0, 0.0, np.sin(np.float32(1)), nan, nan]),
         ("cos", [nan, np.cos(np.float32(1)), 1.0, 1.0, np.cos(np.float32(1)), nan, nan]),

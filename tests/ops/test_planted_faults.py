@@ -163,6 +163,8 @@ FAULTS += [
     ("fourier", "not scaled", dropped(scale=1.0)),
     ("fourier", "of a half, the half", changed(source=lambda kw: kw["source"].replace("half", "complex"))),
     ("fourier", "no window", dropped(window=None)),
+    ("complex_mul", "never conjugate", dropped(conj=False)),
+    ("complex_mul", "operands exchanged", lambda true: lambda x, y, **kw: true(y, x, **kw)),
     ("cumprod", "is cumsum", lambda true: FUNCTIONS["cumsum"]),
     ("cumprod", "exclusive ignored", dropped(exclusive=False)),
     ("logcumsumexp", "no logarithm", lambda true: lambda x, **kw: np.exp(true(x, **kw))),

@@ -246,6 +246,12 @@ def fourier(
 
 
 @torch_op
+def complex_mul(x: Tensor, y: Tensor, *, conj: bool) -> Tensor:
+    a, b = (torch.view_as_complex(z.contiguous()) for z in (x, y))
+    return torch.view_as_real(a * (b.conj() if conj else b)).clone()
+
+
+@torch_op
 def cast(x: Tensor, *, to: str) -> Tensor:
     return x.to(x.dtype if to == "float32" and x.is_floating_point() else getattr(torch, to))
 

@@ -38,7 +38,7 @@ FUNCTIONS = {
         "expm1": veclog.expm1,
         "log": veclog.log,
         "log2": veclog.log2,
-        "log10": lanes.each_lane(math.log10),
+        "log10": veclog.log10,
         "log1p": veclog.log1p,
         "sin": vectrig.sin,
         "cos": vectrig.cos,

@@ -1,7 +1,7 @@
 """Logarithms, expm1 and softplus on vector registers, as polynomials.
 
 Largest errors in units in the last place of float32 (tests/kernels/test_vecmath.py holds them to these bounds
-at a sample of every exponent): log 1.5, log1p 1.5, log2 2, expm1 1.5. As in C99, log(0) is -inf; below, NaN.
+at a sample of every exponent): log 1.5, log1p 1.5, log2 2, log10 2, expm1 1.5. As in C99, log(0) is -inf; below, NaN.
 """
 
 import math
@@ -18,6 +18,8 @@ _INF = f(math.inf)
 _NAN = f(math.nan)
 _NORMAL = f(2.0**-126)
 _LN2_HI, _LN2_LO = f(0.693359375), f(-2.12194440e-4)  # few bits, so that n * LN2_HI is exact
+_LOG2_HI, _LOG2_LO = f(0.30078125), f(2.48745663981195213739e-4)  # of the logarithm of 2 to base 10
+_LOGE_HI, _LOGE_LO = f(0.43359375), f(7.00731903251827651129e-4)  # and of that of e
 _LOG = polynomial(
     7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1,
     -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1,
@@ -65,6 +67,15 @@ def log2(x):
     more = splat(f(0.44269504088896341))
     y = fma(splat(f(-0.5)) * r, r, _log_rest(r))
     return _ends(x, (fma(r, more, y * more) + y) + r + n)
+
+
+@register_jitable
+def log10(x):
+    """Logarithm to base 10; its factors are in two parts, of which the first have few bits."""
+    n, r = _parts(x)
+    y = fma(splat(f(-0.5)) * r, r, _log_rest(r))
+    low = fma(n, splat(_LOG2_LO), (r + y) * splat(_LOGE_LO))
+    return _ends(x, fma(n, splat(_LOG2_HI), fma(r, splat(_LOGE_HI), fma(y, splat(_LOGE_HI), low))))
 
 
 @register_jitable

@@ -58,12 +58,10 @@ def _joined(s: Site, re: Operand, im: Operand) -> Pairs:
 
 
 def _product(s: Site, a: Operand, b: Operand, last: bool = True) -> Operand:
-    """The product of pairs: a times the real part of b, and a turned times its imaginary part."""
+    """The product of pairs."""
     if isinstance(a, Const):
         a, b = b, a
-    straight = inner(s, "mul", a, _side(s, b, 0))
-    across = inner(s, "mul", turned(s, a), _side(s, b, 1))
-    return s.emit("add", straight, across) if last else inner(s, "add", straight, across)
+    return s.emit("complex_mul", a, b) if last else inner(s, "complex_mul", a, b)
 
 
 @complex_aten("view_as_complex")

@@ -20,6 +20,7 @@ from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
 from bslite.plan.cpu.elementwise import inner_axis
+from bslite.plan.cpu.ops.complex import norms_step
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
@@ -27,6 +28,7 @@ from bslite.plan.shared.reduced import BEYOND, divisor, reduced_of
 
 AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduced ones
 ANY_ORDER = ("amax", "amin")  # what is found does not depend on the order: nothing need be moved for it
+PAIR_NORMS = ("l2_norm", "sum_square")  # with a step for pairs, which adds as others do
 COUNTED = 1 << 24  # float32 counts so far
 RUN = 2  # registers of lanes that the kernel takes at once
 
@@ -45,6 +47,9 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     node = layer.node
     x, y, axes, kept, arg = reduced_of(b, layer)
     shape = x.shape
+    if node.op in PAIR_NORMS and axes == (len(shape) - 1,) and shape[-1] == 2:
+        if norms_step(b, x, y, node.op == "l2_norm"):
+            return
     inner = _inner_of_place(x, axes[0], kept) if arg else _channels(b, node.inputs[0], shape)
     if not arg and shape[inner] <= FEW and [a for a in axes if shape[a] > 1] == [inner]:
         inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)

@@ -1,11 +1,15 @@
-"""Fourier transforms as products with matrices of sines and cosines, for engines without a kernel of them."""
+"""Ops on complex numbers: a conjugate joins a product; and all of them as the nodes that they are, products
+with matrices of sines and cosines and arithmetic, for engines without kernels of them.
+"""
 
 import numpy as np
 
 from bslite.errors import UnsupportedError
+from bslite.ops.complex import ComplexMul
 from bslite.ops.core import Attrs
 from bslite.ops.fourier import Fourier, points_of
 from bslite.ops.values import Value
+from bslite.passes.absorb import scale_shift
 from bslite.passes.draft import Draft
 from bslite.passes.parts import DraftTape
 from bslite.spec import Array, ModelSpec, Node
@@ -13,20 +17,45 @@ from bslite.spec import Array, ModelSpec, Node
 MOST = 2**24  # elements of a transform's matrix: beyond, it is no product that anyone wants
 
 
-def transforms_in_parts(spec: ModelSpec) -> ModelSpec:
-    """All transforms as products. Raises UnsupportedError where a matrix would be too large."""
+def conjugate_into_product(draft: Draft, node: Node) -> bool:
+    """A product of which one factor is a conjugate, pairs times 1 and -1, that nothing else reads."""
+    for place, name in enumerate(node.inputs):
+        before = draft.alone(name)
+        found = scale_shift(draft, before) if before is not None and before.op == "mul" else None
+        if found is None or found[1] is None or not np.array_equal(found[1].reshape(-1), [1.0, -1.0]):
+            continue
+        conj = node.attrs["conj"]
+        if place == 0 and conj:  # the conjugate of the product of what both are conjugates of
+            continue
+        draft.put(Node(node.name, node.op, (node.inputs[1 - place], found[0]), {}, {"conj": not conj}))
+        return True
+    return False
+
+
+def complex_in_parts(spec: ModelSpec) -> ModelSpec:
+    """The model without ops on complex numbers. Raises UnsupportedError where a matrix would be too large."""
     draft = Draft(spec)
     for node in spec.nodes:
-        if isinstance(node.declaration, Fourier):
+        if isinstance(node.declaration, Fourier | ComplexMul):
             tape = DraftTape(draft, node)
-            window = draft.param(node.params["window"]) if "window" in node.params else None
-            _product(tape.inputs[0], node, window)
+            if isinstance(node.declaration, ComplexMul):
+                _product(*tape.inputs, node.attrs["conj"])
+            else:
+                window = draft.param(node.params["window"]) if "window" in node.params else None
+                _transform(tape.inputs[0], node, window)
             *before, last = tape.nodes
             draft.put(Node(node.name, last.op, last.inputs, last.params, last.attrs), *before)
     return draft.spec_now()
 
 
-def _product(x: Value, node: Node, window: Array | None) -> Value:
+def _product(x: Value, y: Value, conj: bool) -> Value:
+    """x times the real part of y, and i times x times its imaginary one."""
+    re, im = (y.op("slice", axis=-1, start=i, stop=i + 1) for i in range(2))
+    turned = x.op("slice", axis=-1, start=-1, step=-1) * x.tape.constant([1.0, -1.0] if conj else [-1.0, 1.0])
+    return x * re + turned * im
+
+
+def _transform(x: Value, node: Node, window: Array | None) -> Value:
     """The points, both parts of each, moved to the last axis, times a matrix, and moved back."""
     attrs, axis, count = node.attrs, node.attrs["axis"] % len(x.shape), x.shape[node.attrs["axis"]]
     paired, made = attrs["source"] != "real", points_of(attrs)[1]
