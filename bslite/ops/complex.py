@@ -24,9 +24,7 @@ class ComplexMul(Op):
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         for i, x in enumerate(ins):
             if x[-1:] != (2,):
-                raise SpecError(
-                    f"op 'complex_mul': input {i} is {list(x)}, expected pairs along a last axis of 2"
-                )
+                raise SpecError(f"op 'complex_mul': input {i} is {list(x)}, expected pairs, a last axis of 2")
         return checks.broadcast(self.name, ins)
 
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:

@@ -39,7 +39,7 @@ def complex_in_parts(spec: ModelSpec) -> ModelSpec:
         if isinstance(node.declaration, Fourier | ComplexMul):
             tape = DraftTape(draft, node)
             if isinstance(node.declaration, ComplexMul):
-                _product(*tape.inputs, node.attrs["conj"])
+                _product(tape.inputs[0], tape.inputs[1], node.attrs["conj"])
             else:
                 window = draft.param(node.params["window"]) if "window" in node.params else None
                 _transform(tape.inputs[0], node, window)

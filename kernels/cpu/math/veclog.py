@@ -1,7 +1,8 @@
 """Logarithms, expm1 and softplus on vector registers, as polynomials.
 
 Largest errors in units in the last place of float32 (tests/kernels/test_vecmath.py holds them to these bounds
-at a sample of every exponent): log 1.5, log1p 1.5, log2 2, log10 2, expm1 1.5. As in C99, log(0) is -inf; below, NaN.
+at a sample of every exponent): log 1.5, log1p 1.5, log2 and log10 2, expm1 1.5. As in C99, log(0) is -inf;
+below, NaN.
 """
 
 import math

@@ -65,11 +65,11 @@ def _product_step(b: CpuBuilder, x: View, z: View, y: View, conj: tuple[int, int
     views = x, z, y
     sizes, runs = merged_axes(y.shape[:-1], [v.strides[:-1] for v in views], by=2)
     if len(sizes) > ComplexProduct.AXES:  # the axes lie in many orders
-        copies = [b.dense(y.shape) for _ in views]
-        for view, made in zip((x, z), copies, strict=False):
-            b.copy(view, made)
-        _product_step(b, *copies, conj)
-        b.copy(copies[2], y)
+        plain_x, plain_z, plain_y = (b.dense(y.shape) for _ in views)
+        b.copy(x, plain_x)
+        b.copy(z, plain_z)
+        _product_step(b, plain_x, plain_z, plain_y, conj)
+        b.copy(plain_y, y)
         return
     if not sizes or runs[0][-1] != 2 or runs[2][-1] != 2 or runs[1][-1] not in (0, 2):
         sizes, runs = [*sizes, 1], [[*run, 2] for run in runs]

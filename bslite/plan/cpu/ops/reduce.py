@@ -47,9 +47,9 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     node = layer.node
     x, y, axes, kept, arg = reduced_of(b, layer)
     shape = x.shape
-    if node.op in PAIR_NORMS and axes == (len(shape) - 1,) and shape[-1] == 2:
-        if norms_step(b, x, y, node.op == "l2_norm"):
-            return
+    of_pairs = node.op in PAIR_NORMS and axes == (len(shape) - 1,) and shape[-1] == 2
+    if of_pairs and norms_step(b, x, y, node.op == "l2_norm"):
+        return
     inner = _inner_of_place(x, axes[0], kept) if arg else _channels(b, node.inputs[0], shape)
     if not arg and shape[inner] <= FEW and [a for a in axes if shape[a] > 1] == [inner]:
         inner = max(kept, key=lambda a: (x.strides[a] == 1, shape[a]), default=inner)
