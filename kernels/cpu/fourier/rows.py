@@ -47,15 +47,6 @@ def _tapered(at, im, count, window):
 
 
 @register_jitable
-def _pairs_tapered(at, im, count, window):
-    """The same of ``count`` real numbers, pairs of which are the points."""
-    for k in range(0, count, 2 * LANES):
-        re, parts = load_pairs(window + 4 * k, count - k)
-        store(at + 2 * k, load(at + 2 * k) * re)
-        store(at + im + 2 * k, load(at + im + 2 * k) * parts)
-
-
-@register_jitable
 def _whole(at, im, length, have):
     """Appends, to the first half of the transform of real numbers, the other: its mirror image."""
     for k in range(have, length, LANES):
@@ -103,41 +94,77 @@ def _ends(at, im, to, core, waves, inverse):
 
 @register_jitable
 def _planes(s, x, first, second, im, in_halves):
-    """The core's points of a row as two planes; where they are."""
+    """The core's points of a row as two planes, and where they are."""
     source, length, given = s.source, s.length, s.given
-    if source == REAL and not in_halves:
+    if source == REAL:
         for k in range(0, given, LANES):
             store(first + 4 * k, load_some(x + 4 * k, given - k))
             store(first + im + 4 * k, splat(0.0))
-        if s.windowed:
-            _tapered(first, im, given, s.window)
+    else:
+        _from_pairs(x, 2 * given, first, im)
+    if s.windowed:
+        _tapered(first, im, given, s.window)
+    if source != HALF:
         _zeros(first, im, given, length)
         return first
-    count = given if source == REAL else 2 * given
-    _from_pairs(x, count, first, im)
-    if s.windowed and source == REAL:
-        _pairs_tapered(first, im, given, s.window)
-    elif s.windowed:
-        _tapered(first, im, given, s.window)
-    _zeros(first, im, -(-count // 2), s.core + 1)
-    if source == HALF:
-        _halved(first, im, length, in_halves and not s.inverse)
-        if in_halves:
-            _ends(first, im, second, s.core, s.halves, 1)
-            return second
-        _whole(first, im, length, length // 2 + 1)
+    _zeros(first, im, given, length // 2 + 1)
+    _halved(first, im, length, in_halves and not s.inverse)
+    if in_halves:
+        _ends(first, im, second, s.core, s.halves, 1)
+        return second
+    _whole(first, im, length, length // 2 + 1)
     return first
 
 
 @register_jitable
-def _matrix(s, x, im, to, swap, columns, first, second, work):
-    """The transform of the core's points at ``x``, as planes to ``to``; ``columns``: room for the matrix."""
+def _columns(s, x, to, column, swap):
+    """Points of a row of pairs, one of each row of the matrix from ``column`` on, as registers."""
+    low, windowed, window = s.low, s.windowed, s.window
+    numbers = s.given if s.source == REAL else 2 * s.given
+    for j in range(s.high):
+        start = 2 * (low * j + column)  # what is missing behind the end is zeros
+        count = min(2 * (low - column), numbers - start)
+        re, im = load_pairs(x + 4 * start, count)
+        if windowed:
+            by_re, by_im = load_pairs(window + 4 * start, count)
+            re, im = re * by_re, im * by_im
+        if swap:
+            re, im = im, re
+        store(to + POINT * j, re)
+        store(to + POINT * j + BYTES, im)
+
+
+@register_jitable
+def _results(s, y, at, column):
+    """Stores points of the transform, one of each row from ``column`` on."""
+    high, made, real = s.high, s.made, s.real
+    pairs = s.core if s.source == HALF and s.core < s.length else made
+    for m in range(s.low):
+        place = high * m + column
+        here = at + POINT * m
+        count = min(high - column, pairs - place)
+        if real and pairs == made:
+            store_some(y + 4 * place, load(here), count)
+        else:
+            store_pairs(y + 8 * place, load(here), load(here + BYTES), min(LANES, count))
+
+
+@register_jitable
+def _matrix(s, x, x_im, y, y_im, swap, columns, first, second, work):
+    """The transform of the core's points at ``x`` to ``y``; ``columns``: room for the matrix. Points are
+    planes, the imaginary ones ``x_im`` and ``y_im`` behind the others, or, where that is 0, a row's pairs.
+    """
     high, low = s.high, s.low
     across = -(-high // LANES)  # registers
     between = s.between
-    at, x_im = (x + im, -im) if swap else (x, im)
     for g in range(-(-low // LANES)):
-        made = passes(at + BYTES * g, 4 * low, x_im, high, s.radices, s.turns, first, second, work, 0)
+        at, by, im = x + BYTES * g, 4 * low, x_im
+        if x_im == 0:
+            _columns(s, x, second, LANES * g, swap)
+            at, by, im = second, POINT, BYTES
+        elif swap:
+            at, im = at + x_im, -x_im
+        made = passes(at, by, im, high, s.radices, s.turns, first, second, work, 0)
         for j in range(high):
             here = made + POINT * j
             re, parts, w_re, w_im = load(here), load(here + BYTES), load(between), load(between + BYTES)
@@ -153,11 +180,14 @@ def _matrix(s, x, im, to, swap, columns, first, second, work):
         at = columns + POINT * g
         radices, turns = s.low_radices, s.low_turns
         made = passes(at, POINT * across, BYTES, low, radices, turns, first, second, work, swap)
+        if y_im == 0:
+            _results(s, y, made, LANES * g)
+            continue
         left = high - LANES * g
         for m in range(low):
-            here = to + 4 * (high * m) + BYTES * g
+            here = y + 4 * (high * m) + BYTES * g
             store_some(here, load(made + POINT * m), left)
-            store_some(here + im, load(made + POINT * m + BYTES), left)
+            store_some(here + y_im, load(made + POINT * m + BYTES), left)
 
 
 @register_jitable
@@ -173,27 +203,22 @@ def _row(s, x, y, scratch):
     swap = inverse
     if in_halves:
         swap = 1 if source == HALF else 0
-    at = _planes(s, x, first, second, plane, in_halves)
-    to = first if at == second else second
-    _matrix(s, at, plane, to, swap, columns, buffers, buffers + POINT * room, buffers + 2 * POINT * room)
-    if in_halves and source == HALF:
-        for k in range(0, core, LANES):
-            store_pairs(y + 8 * k, load(to + 4 * k), load(to + plane + 4 * k), min(LANES, core - k))
+    at, im, to, to_im = x, 0, y, 0
+    if source == HALF or (source == REAL and not in_halves) or (s.windowed and source != REAL):
+        at, im = _planes(s, x, first, second, plane, in_halves), plane
+    if source == REAL and in_halves:
+        to, to_im = second, plane
+    _matrix(s, at, im, to, to_im, swap, columns, buffers, buffers + POINT * room, buffers + 2 * POINT * room)
+    if to == y:
         return
-    if in_halves:
-        store_scalar(to + 4 * core, load_scalar(to))
-        store_scalar(to + plane + 4 * core, load_scalar(to + plane))
-        _ends(to, plane, at, core, s.halves, 0)
-        to = at
-        if inverse:
-            _negative(to, plane, core + 1)
-        _whole(to, plane, made, core + 1)
-    if s.real:
-        for k in range(0, made, LANES):
-            store_some(y + 4 * k, load(to + 4 * k), made - k)
-    else:
-        for k in range(0, made, LANES):
-            store_pairs(y + 8 * k, load(to + 4 * k), load(to + plane + 4 * k), min(LANES, made - k))
+    store_scalar(to + 4 * core, load_scalar(to))
+    store_scalar(to + plane + 4 * core, load_scalar(to + plane))
+    _ends(to, plane, first, core, s.halves, 0)
+    if inverse:
+        _negative(first, plane, core + 1)
+    _whole(first, plane, made, core + 1)
+    for k in range(0, made, LANES):
+        store_pairs(y + 8 * k, load(first + 4 * k), load(first + plane + 4 * k), min(LANES, made - k))
 
 
 @step_kernel(FourierRows)
