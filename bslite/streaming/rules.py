@@ -111,6 +111,15 @@ def pointwise(at: At) -> Place:
     return steps
 
 
+@rule("complex_mul")
+def complex_mul(at: At) -> Place:
+    """Pairs of parts broadcast; the parts are no steps."""
+    place = pointwise(at)
+    if place == Steps(len(at.out) - 1):
+        raise Mixes("its complex numbers are pairs of time steps")
+    return place
+
+
 def keeps(*names: str, over: Callable[[At], Iterable[int]] = lambda at: (), why: str = "") -> None:
     """A rule: the steps stay where they are, unless they lie along one of the axes that the op works over."""
 

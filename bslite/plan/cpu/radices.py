@@ -4,16 +4,13 @@ import functools
 from typing import NamedTuple
 
 from bslite.kernels.contracts.cpu.fourier import RADICES
+from bslite.ops.fourier import LARGEST_PRIME, prime_factors
 
 #: Cycles that a pass of a radix takes for a point of one register (Sapphire Rapids), estimated from its
 #: operations: two a cycle, or a store of both parts.
 CYCLES = {2: 4.0, 3: 5.5, 4: 4.5, 5: 7.5, 7: 10.0, 8: 6.0}
 SHUFFLES = 16.0  # of a point of one register, that is transposed and turned between the passes
 WASTE = 1.5  # of lanes, up to which long rows are matrices
-#: Prime factors beyond this are no radices: their pass takes a time proportional to it for a point, and a
-#: convolution some 150 cycles whatever the length (64 signals of 1,009 points, two cores of an
-#: Emerald Rapids: 1,190 us in one pass, 190 so).
-LARGEST = 150
 
 
 class Matrix(NamedTuple):
@@ -26,23 +23,13 @@ class Matrix(NamedTuple):
 @functools.cache
 def radices_of(points: int, registers: int) -> tuple[int, ...]:
     """The radices whose product is ``points``. Eight points and their work take 32 registers."""
-    left, found = points, list[int]()
-    twos = (left & -left).bit_length() - 1
-    left >>= twos
+    primes = prime_factors(points)
+    twos, found = primes.count(2), list[int]()
     if registers >= 32:
         eights = next((n for n in range(twos // 3, -1, -1) if (twos - 3 * n) % 2 == 0), 0)
         found += [8] * eights
         twos -= 3 * eights
-    found += [4] * (twos // 2) + [2] * (twos % 2)
-    factor = 3
-    while left > 1:
-        if factor * factor > left:
-            factor = left
-        while left % factor == 0:
-            found.append(factor)
-            left //= factor
-        factor += 2
-    return tuple(found)
+    return (*found, *[4] * (twos // 2), *[2] * (twos % 2), *primes[primes.count(2) :])
 
 
 def cycles_of(points: int, registers: int) -> float:
@@ -53,7 +40,7 @@ def cycles_of(points: int, registers: int) -> float:
 @functools.cache
 def padded_of(points: int, registers: int) -> int:
     """The length of the transforms that convolve ``points`` points with a chirp; 0: they have radices."""
-    if max(radices_of(points, registers), default=1) <= LARGEST:
+    if max(prime_factors(points), default=1) <= LARGEST_PRIME:
         return 0
     least = 2 * points - 1
     twos = 1 << least.bit_length()

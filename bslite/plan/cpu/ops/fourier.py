@@ -17,6 +17,7 @@ from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.rows import parameters
 
+LONG = 1 << 14  # points from which on signals are rows wherever they lie: lanes would fill caches
 BESIDES = 8.0  # cycles of a point of one register that is read, prepared and stored
 
 
@@ -65,7 +66,7 @@ def lower_fourier(b: CpuBuilder, layer: Layer) -> None:
     x = Signals(b.values[name], axis, attrs["source"] != "real")
     shape, inner, paired = b.shapes[layer.name], b.inner(layer.name), not attrs["real"]
     lane = len(shape) - 2 if paired and inner == len(shape) - 1 else inner
-    rows = lane == axis or shape[lane] <= FEW
+    rows = lane == axis or shape[lane] <= FEW or _core(layer) >= LONG
     home = b.write(layer.name)
     y = Signals(home, axis, paired)
     core = _core(layer)
