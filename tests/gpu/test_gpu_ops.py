@@ -89,7 +89,9 @@ def test_every_op_has_a_lowering() -> None:
         *training,
         "block_linear",
         "grouped_linear",
-    }  # simplify drops the first, the engine writes attention's gradient as products
+        "fourier",
+        "complex_mul",
+    }  # simplify drops the first, the engine writes attention's gradient and the last two as products
 
 
 def test_ops_without_a_lowering_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:

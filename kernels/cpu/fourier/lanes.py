@@ -129,21 +129,25 @@ def _halved(at, length, negative):
 
 
 @register_jitable
-def _ends(at, to, core, waves, factor, inverse):
-    """`to_pairs` or `of_pairs` of all points at ``at``, of which the last follows the others (0: it is the
-    first), to ``to``.
+def _ends(at, core, waves, factor, inverse):
+    """`to_pairs` or `of_pairs` of all points, in place, from both ends; of the latter the first is the last,
+    too.
     """
     scale = splat(factor)
-    for k in range(core + 1 - inverse):
-        here, far = at + POINT * k, at + POINT * (core - k)
+    for k in range(core // 2 + 1):
+        near, end = at + POINT * k, at + POINT * (core - k)
+        far = end if k or inverse else near
         w_re, w_im = splat(load_scalar(waves + 8 * k)), splat(load_scalar(waves + 8 * k + 4))
-        re, im, far_re, far_im = load(here), load(here + BYTES), load(far), load(far + BYTES)
+        re, im, far_re, far_im = load(near), load(near + BYTES), load(far), load(far + BYTES)
         if inverse:
-            re, im = to_pairs(re, im, far_re, far_im, w_re, w_im, scale)
+            s_re, s_im, t_re, t_im = to_pairs(re, im, far_re, far_im, w_re, w_im, scale)
         else:
-            re, im = of_pairs(re, im, far_re, far_im, w_re, w_im, scale)
-        store(to + POINT * k, re)
-        store(to + POINT * k + BYTES, im)
+            s_re, s_im, t_re, t_im = of_pairs(re, im, far_re, far_im, w_re, w_im, scale)
+        store(near, s_re + t_re)
+        store(near + BYTES, s_im + t_im)
+        if k < core - k:
+            store(end, s_re - t_re)
+            store(end + BYTES, t_im - s_im)
 
 
 @register_jitable
@@ -178,8 +182,8 @@ def _lane(s, x, y, left, first, second, work):
         _zeros(first + POINT * given, first + POINT * have, BYTES)
         _halved(first, length, in_halves and not inverse)
         if in_halves:
-            _ends(first, second, core, s.halves, scale, 1)
-            first, second, swap = second, first, 1
+            _ends(first, core, s.halves, scale, 1)
+            swap = 1
         else:
             _whole(first, length, have)
     elif source == REAL:
@@ -201,11 +205,7 @@ def _lane(s, x, y, left, first, second, work):
         _write(s, y, left, at, BYTES, made, True)
         return
     if in_halves:
-        other = first if at == second else second
-        store(at + POINT * core, load(at))
-        store(at + POINT * core + BYTES, load(at + BYTES))
-        _ends(at, other, core, s.halves, scale * f(0.5), 0)
-        at = other
+        _ends(at, core, s.halves, scale * f(0.5), 0)
         if inverse:
             _negative(at, core + 1)
         _whole(at, made, core + 1)

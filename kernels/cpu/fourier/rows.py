@@ -85,11 +85,11 @@ def _ends(at, im, to, core, waves, inverse):
         re, parts = load(at + 4 * k), load(at + im + 4 * k)
         w_re, w_im = load(waves + 4 * k), load(sines + 4 * k)
         if inverse:
-            re, parts = to_pairs(re, parts, far_re, far_im, w_re, w_im, splat(1.0))
+            s_re, s_im, t_re, t_im = to_pairs(re, parts, far_re, far_im, w_re, w_im, splat(1.0))
         else:
-            re, parts = of_pairs(re, parts, far_re, far_im, w_re, w_im, splat(0.5))
-        store(to + 4 * k, re)
-        store(to + im + 4 * k, parts)
+            s_re, s_im, t_re, t_im = of_pairs(re, parts, far_re, far_im, w_re, w_im, splat(0.5))
+        store(to + 4 * k, s_re + t_re)
+        store(to + im + 4 * k, s_im + t_im)
 
 
 @register_jitable
