@@ -119,6 +119,8 @@ class Fold(Op):
             case("dilated", 2, 3, (9, 8), (3, 2), dilation=(2, 3), stride=(1, 2), padding=(1, 1, 1, 1)),
             case("a line", 2, 3, (11,), (4,), stride=(2,), padding=(1, 2)),
             case("pieces of a line", 1, 2, (2600,), (40,), stride=(16,), padding=(3, 5)),
+            case("gaps in a line", 2, 3, (300,), (20,), stride=(33,), padding=(4, 9)),
+            case("a long line", 1, 1, (9000,), (512,), stride=(128,), padding=(256, 256)),
             case("a volume", 1, 2, (3, 4, 5), (2, 2, 3), stride=(1, 2, 1), padding=(0, 1, 1, 0, 1, 1)),
         ]
 

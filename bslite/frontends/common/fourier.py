@@ -71,12 +71,14 @@ def from_short_time(s: Site, x: Any, how: Transform, hop: int, taper: Array) -> 
     """The windows whose transforms are ``x [N, bins, frames, 2]``, times ``taper``, added up where they lie:
     ``[N, 1, how.length + hop * (frames - 1)]``.
     """
-    batch, _, frames, _ = x.shape
-    lines = transformed(s, x, 1, how, paired=True)
-    lines = s.emit("mul", lines, s.const(taper[:, None].astype(np.float32), "window"), inner=lines.shape)
+    batch, bins, frames, _ = x.shape
+    x = s.emit("permute", x, inner=(batch, frames, bins, 2), order=(0, 2, 1, 3))
+    lines = transformed(s, x, 2, how, paired=True)
+    lines = s.emit("mul", lines, s.const(taper.astype(np.float32), "window"), inner=lines.shape)
+    columns = s.emit("permute", lines, inner=(batch, how.length, frames), order=(0, 2, 1))
     size = how.length + hop * (frames - 1)
     return s.emit(
-        "fold", lines, inner=(batch, 1, size),
+        "fold", columns, inner=(batch, 1, size),
         output_size=(size,), kernel=(how.length,), stride=(hop,), padding=(0, 0), dilation=(1,),
     )  # fmt: skip
 

@@ -154,3 +154,28 @@ class Fold(StepRecord, kernel="fold"):
     s: Three
     d: Three
     p: Three
+
+
+class FoldLines(StepRecord, kernel="fold_lines"):
+    """Sums windows of contiguous taps where they lie in lines of ``size`` elements, as `Fold` does.
+
+    ``lines`` of ``channels`` to an image are cut into pieces of ``piece_cols`` columns, at most
+    `Fold.MOST_COLS`, of which an item has ``item_pieces``. Window w begins at element ``w * step - before``.
+    """
+
+    x: Operand
+    y: Operand
+    x_image: int
+    x_channel: int
+    x_window: int
+    y_image: int
+    y_channel: int
+    lines: int
+    channels: int
+    item_pieces: int
+    piece_cols: int
+    size: int
+    windows: int
+    taps: int
+    step: int
+    before: int

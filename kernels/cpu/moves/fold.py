@@ -3,13 +3,15 @@
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.moves import Fold
+from bslite.kernels.contracts.cpu.moves import Fold, FoldLines
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load_scalar, store_scalar
+from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store_scalar, store_some
 from bslite.kernels.cpu.vector.numbers import load_double, store_double
+from bslite.kernels.cpu.vector.simd import LANES
+from bslite.kernels.cpu.vector.wide import load_wide, narrow, splat_wide, store_wide, widen
 
-F = reader(Fold)
+F, L = reader(Fold), reader(FoldLines)
 
 
 @register_jitable
@@ -58,3 +60,29 @@ def fold(step, bases, item, scratch):
                         source += 4
         for w in range(count):
             store_scalar(y + w * s.y4, np.float32(load_double(scratch + 8 * w)))
+
+
+@step_kernel(FoldLines)
+def fold_lines(step, bases, item, scratch):
+    """Adds window after window, the last first, in float64: in the order of the taps, as `fold` does."""
+    s = L(step, bases)
+    cols, size, channels, taps, by, before = s.piece_cols, s.size, s.channels, s.taps, s.step, s.before
+    in_line = -(-size // cols)
+    first = item * s.item_pieces
+    for piece in range(first, min(s.lines * in_line, first + s.item_pieces)):
+        line, start = piece // in_line, piece % in_line * cols
+        stop = min(size, start + cols)
+        x = s.x + line // channels * s.x_image + line % channels * s.x_channel
+        y = s.y + line // channels * s.y_image + line % channels * s.y_channel
+        for i in range(start, stop, LANES):
+            store_wide(scratch + 8 * (i - start), splat_wide(0.0))
+        last = min(s.windows - 1, (stop - 1 + before) // by)
+        for window in range(last, max(-1, (start + before - taps) // by), -1):
+            begin = window * by - before
+            low, high = max(start, begin), min(stop, begin + taps)
+            source = x + window * s.x_window - 4 * begin
+            for i in range(low, high, LANES):
+                at = scratch + 8 * (i - start)
+                store_wide(at, load_wide(at) + widen(load_some(source + 4 * i, high - i)))
+        for i in range(start, stop, LANES):
+            store_some(y + 4 * i, narrow(load_wide(scratch + 8 * (i - start))), stop - i)

@@ -53,6 +53,13 @@ class Signals(NamedTuple):
             return Form.PAIRS
         return Form.ROWS if self.are_rows else None
 
+    def beside(self, lanes: int) -> int | None:
+        """An axis along which at least so many numbers lie side by side, if the signals are no rows."""
+        if self.are_rows:
+            return None
+        found = (a for a in self.outer() if self.view.shape[a] >= lanes and self.form(a) is not None)
+        return next(found, None)
+
     def outer(self, *without: int) -> list[int]:
         """The axes around the signals, but for some."""
         rank = len(self.view.shape) - self.paired
@@ -74,12 +81,12 @@ def lower_fourier(b: CpuBuilder, layer: Layer) -> None:
     if not (y.are_rows if rows else y.form(lane) is not None):
         y = _fresh(b, y, None if rows else lane)
     if rows and matrix:
-        x = x if x.are_rows else _copied(b, x, None)
-        _rows_step(b, layer, x, y, matrix)
+        _rows_step(b, layer, x if x.are_rows else _copied(b, x, None), y, matrix)
     else:
-        if x.form(axis if rows else lane) is None:
-            x = _copied(b, x, None if rows else lane)
-        _lanes_step(b, layer, x, y, None if rows else lane)
+        beside = x.beside(b.machine.lanes) if rows else lane
+        if not x.are_rows if beside is None else x.form(beside) is None:
+            x = _copied(b, x, beside)
+        _lanes_step(b, layer, x, y, beside)
     if y.view is not home:
         b.copy(y.view, home)
 
