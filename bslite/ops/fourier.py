@@ -13,11 +13,11 @@ from bslite.ops.values import Applied, Gradients, Value
 
 #: What a transform reads: complex numbers, real ones, or the first half of a transform of real ones.
 SOURCES = ("complex", "real", "half")
-MOST = 2**24  # points of a transform
+MOST = 2**22  # points of a transform: a thread's memory for it is some 100 MB
 #: Lengths with a larger prime factor are convolved with a chirp, and have fewer points at most. A pass of so
 #: large a radix would take a time proportional to it for each point (64 signals of 1,009 points, two cores of
 #: an Emerald Rapids: 1,190 us in one pass, 190 with a chirp).
-LARGEST_PRIME, MOST_OF_PRIMES = 150, 2**19
+LARGEST_PRIME, MOST_OF_PRIMES = 150, 2**17
 
 
 @functools.cache
