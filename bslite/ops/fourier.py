@@ -32,6 +32,15 @@ def prime_factors(n: int) -> tuple[int, ...]:
     return (*found, *([n] if n > 1 else []))
 
 
+def too_long(length: int) -> str:
+    """What is wrong with a length, if it is longer than transforms may be; else empty."""
+    largest = max(prime_factors(length), default=1) if length <= MOST else length
+    if length <= (MOST if largest <= LARGEST_PRIME else MOST_OF_PRIMES):
+        return ""
+    primes = f"or {MOST_OF_PRIMES} where a prime factor is above {LARGEST_PRIME}"
+    return f"a length of {length}; expected at most {MOST}, {primes}"
+
+
 def points_of(attrs: Attrs) -> tuple[int, int]:
     """How many points along the axis a transform reads at most, and how many it makes."""
     length, half = attrs["length"], attrs["length"] // 2 + 1
@@ -63,7 +72,7 @@ class Fourier(Op):
         Attr("inverse", a.boolean, False),
         Attr("onesided", a.boolean, False, "of real numbers only"),
         Attr("real", a.boolean, False, "of a half always"),
-        Attr("scale", a.real, 1.0),
+        Attr("scale", a.real_between(-1e38, 1e38), 1.0),
     )
     torch_name = "fft.fft, fft.ifft, fft.rfft, fft.irfft, fft.hfft, stft, istft"
     onnx_name = "DFT"
@@ -80,13 +89,9 @@ class Fourier(Op):
             raise SpecError("op 'fourier': onesided, expected source='real'")
         if source == "half" and not attrs["real"]:
             raise SpecError("op 'fourier': of source='half', expected real=True: it makes real numbers")
-        length, (most, made) = attrs["length"], points_of(attrs)
-        largest = max(prime_factors(length), default=1) if length <= MOST else length
-        if length > (MOST if largest <= LARGEST_PRIME else MOST_OF_PRIMES):
-            raise SpecError(
-                f"op 'fourier': a length of {length}; expected at most {MOST}, or {MOST_OF_PRIMES} where a "
-                f"prime factor is above {LARGEST_PRIME}"
-            )
+        if refused := too_long(attrs["length"]):
+            raise SpecError(f"op 'fourier': {refused}")
+        most, made = points_of(attrs)
         if x[axis] > most:
             raise SpecError(f"op 'fourier': {x[axis]} points along axis {axis}, expected at most {most}")
         if params.get("window", (x[axis],)) != (x[axis],):

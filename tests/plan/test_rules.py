@@ -62,6 +62,32 @@ def test_an_activation_stays_behind_moves_of_what_others_read() -> None:
     check(net.build(net("relu", net("permute", net("exp", x), order=(0, 2, 3, 1)))), "exp", "permute", "relu")
 
 
+def complex_numbers() -> tuple[Net, str]:
+    net = Net()
+    return net, net.input("x", ("N", 5, 7, 2), (2, 5, 7, 2))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_conjugate_joins_a_product(place: int) -> None:
+    def conj(net: Net, x: str) -> str:
+        return net("mul", x, np.array([1.0, -1.0]))
+
+    net, x = complex_numbers()
+    y = net("tanh", x)
+    factors = [x, conj(net, y)] if place else [conj(net, y), x]
+    simple = check(net.build(net("complex_mul", *factors)), "tanh", "complex_mul")
+    assert simple.nodes[-1].attrs == {"conj": True}
+    net, x = complex_numbers()
+    y = net("complex_mul", x, conj(net, net("tanh", x)), conj=True)
+    assert check(net.build(y), "tanh", "complex_mul").nodes[-1].attrs == {"conj": False}
+    net, x = complex_numbers()
+    y = net("complex_mul", conj(net, net("tanh", x)), x, conj=True)  # the conjugate of a product
+    check(net.build(y), "tanh", "mul", "complex_mul")
+    net, x = complex_numbers()
+    y = net("complex_mul", x, net("mul", net("tanh", x), np.array([1.0, -2.0])))
+    check(net.build(y), "tanh", "mul", "complex_mul")
+
+
 def last(net: Net, x: str) -> str:
     return net("permute", x, order=(0, 2, 3, 1))
 

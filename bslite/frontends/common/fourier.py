@@ -8,6 +8,7 @@ import numpy as np
 from bslite.frontends.common.moves import reshape
 from bslite.frontends.common.site import Site
 from bslite.frontends.common.unsupported import Unsupported, Varies
+from bslite.ops.fourier import too_long
 from bslite.spec import Array
 
 
@@ -42,6 +43,8 @@ def transformed(s: Site, x: Any, axis: int, how: Transform, *, paired: bool, rea
     half, real = how.length // 2 + 1, real or how.half
     if how.length < 1:
         raise Unsupported(f"of {how.length} points")
+    if refused := too_long(how.length):
+        raise Unsupported(f"of {refused}")
     x = _cut(s, x, axis, half if how.half else how.length)
     if how.half and not paired:
         x, paired = _as_pairs(s, x), True

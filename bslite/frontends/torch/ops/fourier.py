@@ -82,6 +82,22 @@ def along(s: Site, x: Pairs | Operand, dim: Sequence[int], sizes: Any, norm: str
     return RealParts(value) if real else Pairs(value)
 
 
+@aten("fft_hfft")
+@complex_aten("fft_hfft", "fft_ihfft")
+def of_half(s: Site, x: Pairs | Operand, n: Any = None, dim: int = -1, norm: str | None = None) -> Any:
+    """Of a half, the conjugate of the one that ``rfft`` makes, real numbers; and the way back."""
+    axis, inverse, paired = dim % len(x.shape), s.operation == "fft_ihfft", isinstance(x, Pairs)
+    value: Any = x.parts if isinstance(x, Pairs) else x
+    if value.dtype != "float32":
+        raise Unsupported(f"of {value.dtype}")
+    length = _length(x, axis, n)
+    if not inverse and n in (None, -1):
+        length = 2 * (length - 1)
+    how = Transform(length, inverse, _scale(norm, inverse, length), onesided=inverse, half=not inverse)
+    made = transformed(s, value, axis, how, paired=paired)
+    return Pairs(made) if inverse else made
+
+
 @complex_aten("_fft_c2c")
 def complex_to_complex(s: Site, x: Pairs, dim: Sequence[int], normalization: int, forward: bool) -> Pairs:
     return _plain(s, x, dim, normalization, not forward)
