@@ -17,7 +17,7 @@ from bslite import ModelSpec, reference
 from bslite.cli.peer.ops import TORCH_OPS
 from bslite.ops.fourier import LARGEST_PRIME
 from bslite.passes.complex import complex_in_parts
-from bslite.plan.cpu.radices import as_matrix, padded_of, radices_of
+from bslite.plan.cpu.ops.radices import as_matrix, padded_of, radices_of
 
 #: Attributes of the kinds of transforms, but for lengths.
 KINDS: dict[str, dict[str, Any]] = {

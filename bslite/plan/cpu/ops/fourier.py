@@ -12,7 +12,7 @@ from bslite.plan.core.loops import padded as filled_up
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View, size_of
 from bslite.plan.cpu.ops.move import in_bytes
-from bslite.plan.cpu.radices import Matrix, as_matrix, cycles_of, padded_of, radices_of
+from bslite.plan.cpu.ops.radices import Matrix, as_matrix, cycles_of, padded_of, radices_of
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.rows import parameters
