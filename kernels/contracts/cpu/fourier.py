@@ -33,11 +33,12 @@ RADICES = (2, 3, 4, 5, 7, 8)
 class Transform(Record):
     """``scale`` times the transform of ``length`` points, of which x has ``given``; the rest are zeros.
 
-    ``made``: the points of y. ``core``: complex points that passes transform, half of ``length`` where real
-    numbers are taken as pairs. ``radices``: the sizes of the passes in their order, then 0. ``turns``: their
-    table (`engines/cpu/fourier.py`). ``halves``: ``exp(-2 pi i k / length)`` for k up to ``core``, where that
-    is half of the length, a pair each, or all cosines before all sines where rows are transformed. ``real``:
-    only real parts are stored. ``room``: points of a buffer of scratch memory.
+    ``made``: the points of y. ``core``: complex points that the passes transform, half of ``length`` where
+    real numbers are taken as pairs. ``radices``: the sizes of the passes in their order, then 0. ``turns``:
+    their table (`engines/cpu/fourier.py`). ``halves``: ``exp(-2 pi i k / length)`` for k up to ``core``,
+    where that is half of the length, a pair each, or all real parts before all imaginary ones where rows are
+    transformed. ``window``: numbers that the points of x are times, where ``windowed``. ``real``: only real
+    parts are stored. ``room``: points of a buffer of scratch memory.
     """
 
     turns: Operand
@@ -59,8 +60,8 @@ class Transform(Record):
 class FourierLanes(StepRecord, kernel="fourier_lanes"):
     """Transforms of signals side by side: of ``channels`` that are ``x_lane`` and ``y_lane`` apart; a row of
     ``along`` is a block of ``block`` of these. ``x_by``, ``x_part``: from a point to the next, and from its
-    real to its imaginary part. ``padded``: if it is not 0, passes of so many points convolve the
-    core's with a ``chirp``.
+    real to its imaginary part. ``padded``: if it is not 0, passes of so many points convolve the core's with
+    a ``chirp``.
     """
 
     x: Operand

@@ -3,11 +3,11 @@
 from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.complex import ComplexProduct, PairNorms
-from bslite.kernels.cpu.fourier.parts import load_pairs
 from bslite.kernels.cpu.rows.rows import row_kernel
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store_some
+from bslite.kernels.cpu.vector.parts import load_pairs
 from bslite.kernels.cpu.vector.simd import I32, LANES, fma, primitive, splat, vec_t
 from bslite.kernels.cpu.vector.wide import narrow, root_wide, widen
 

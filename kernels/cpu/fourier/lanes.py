@@ -6,13 +6,14 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.fourier import Form, FourierLanes, Numbers
 from bslite.kernels.cpu.fourier.butterflies import POINT
 from bslite.kernels.cpu.fourier.chirp import chirped
-from bslite.kernels.cpu.fourier.parts import load_pairs, of_pairs, store_pairs, to_pairs
+from bslite.kernels.cpu.fourier.halves import of_pairs, to_pairs
 from bslite.kernels.cpu.fourier.passes import passes
 from bslite.kernels.cpu.rows.rows import after
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.lanes import negated
 from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
+from bslite.kernels.cpu.vector.parts import load_pairs, store_pairs
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 from bslite.kernels.cpu.vector.transpose import transpose_only, transpose_part, transpose_square
 

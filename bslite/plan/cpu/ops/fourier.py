@@ -41,24 +41,27 @@ class Signals(NamedTuple):
     @property
     def are_rows(self) -> bool:
         """Whether the points of a signal are contiguous."""
-        numbers = 2 if self.paired else 1
-        return self.part in (0, 1) and (self.view.shape[self.axis] == 1 or self.by == numbers)
+        together = self.part == int(self.paired)
+        return together and (self.view.shape[self.axis] == 1 or self.by == 1 + self.paired)
 
-    def form(self, lane: int) -> Form | None:
-        """How the signals along the axis ``lane`` lie, if in a form that the kernel knows."""
+    def form(self, lane: int) -> Form:
+        """How the signals along the axis ``lane`` lie: as rows, if nothing else."""
         stride = 1 if self.view.shape[lane] == 1 else self.view.strides[lane]
         if stride == 1:
             return Form.SIDE
         if self.paired and (self.part, stride) == (1, 2):
             return Form.PAIRS
-        return Form.ROWS if self.are_rows else None
+        return Form.ROWS
+
+    def fit(self, lane: int | None) -> bool:
+        """Whether the kernels know how the signals lie, along ``lane`` or as rows."""
+        return self.are_rows or (lane is not None and self.form(lane) != Form.ROWS)
 
     def beside(self, lanes: int) -> int | None:
         """An axis along which at least so many numbers lie side by side, if the signals are no rows."""
         if self.are_rows:
             return None
-        found = (a for a in self.outer() if self.view.shape[a] >= lanes and self.form(a) is not None)
-        return next(found, None)
+        return next((a for a in self.outer() if self.view.shape[a] >= lanes and self.fit(a)), None)
 
     def outer(self, *without: int) -> list[int]:
         """The axes around the signals, but for some."""
@@ -73,20 +76,18 @@ def lower_fourier(b: CpuBuilder, layer: Layer) -> None:
     x = Signals(b.values[name], axis, attrs["source"] != "real")
     shape, inner, paired = b.shapes[layer.name], b.inner(layer.name), not attrs["real"]
     lane = len(shape) - 2 if paired and inner == len(shape) - 1 else inner
-    rows = lane == axis or shape[lane] <= FEW or _core(layer) >= LONG
+    core = _core(layer)
+    rows = lane == axis or shape[lane] <= FEW or core >= LONG
     home = b.write(layer.name)
     y = Signals(home, axis, paired)
-    core = _core(layer)
     matrix = as_matrix(core, b.machine.lanes, b.machine.registers) if rows else None
-    if not (y.are_rows if rows else y.form(lane) is not None):
+    if not y.fit(None if rows else lane):
         y = _fresh(b, y, None if rows else lane)
     if rows and matrix:
-        _rows_step(b, layer, x if x.are_rows else _copied(b, x, None), y, matrix)
+        _rows_step(b, layer, x if x.fit(None) else _copied(b, x, None), y, matrix)
     else:
         beside = x.beside(b.machine.lanes) if rows else lane
-        if not x.are_rows if beside is None else x.form(beside) is None:
-            x = _copied(b, x, beside)
-        _lanes_step(b, layer, x, y, beside)
+        _lanes_step(b, layer, x if x.fit(beside) else _copied(b, x, beside), y, beside)
     if y.view is not home:
         b.copy(y.view, home)
 
@@ -165,15 +166,13 @@ def _lanes_step(b: CpuBuilder, layer: Layer, x: Signals, y: Signals, lane: int |
         _lanes_step(b, layer, _copied(b, x, lane), made, lane)
         b.copy(made.view, y.view)
         return
-    if lane is None:
-        forms = Form.ROWS, Form.ROWS
-        place = max(range(len(sizes)), key=lambda i: sizes[i], default=0)
-        channels, x_lane, y_lane = (run.pop(place) if run else n for run, n in ((sizes, 1), (xs, 0), (ys, 0)))
+    x_form = y_form = Form.ROWS
+    if lane is None:  # along the longest of the axes around them
+        sizes, xs, ys = sizes or [1], xs or [0], ys or [0]
+        place = sizes.index(max(sizes))
+        channels, x_lane, y_lane = (run.pop(place) for run in (sizes, xs, ys))
     else:
-        found = x.form(lane), y.form(lane)
-        assert found[0] is not None
-        assert found[1] is not None
-        forms = found[0], found[1]
+        x_form, y_form = x.form(lane), y.form(lane)
         channels, x_lane, y_lane = x.view.shape[lane], x.view.strides[lane], y.view.strides[lane]
     lanes, core, length = b.machine.lanes, _core(layer), layer.node.attrs["length"]
     registers = -(-channels // lanes)
@@ -193,7 +192,7 @@ def _lanes_step(b: CpuBuilder, layer: Layer, x: Signals, y: Signals, lane: int |
     record = FourierLanes(
         x.view.start, y.view.start, RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows), how,
         chirp, padded, channels, block,
-        forms[0], *in_bytes((x_lane, x.by, x.part)), forms[1], *in_bytes((y_lane, y.by, y.part)),
+        x_form, *in_bytes((x_lane, x.by, x.part)), y_form, *in_bytes((y_lane, y.by, y.part)),
     )  # fmt: skip
     scratch = 2 * lanes * (2 * room + _work(b, points))
     step(b, record, items, [x.view], [y.view], scratch=scratch)

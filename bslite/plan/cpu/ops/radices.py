@@ -1,13 +1,14 @@
 """How transforms are taken apart: into passes of small transforms, or into a matrix of two lengths."""
 
 import functools
+import math
 from typing import NamedTuple
 
 from bslite.kernels.contracts.cpu.fourier import RADICES
 from bslite.ops.fourier import LARGEST_PRIME, prime_factors
 
-#: Cycles that a pass of a radix takes for a point of one register (Sapphire Rapids), estimated from its
-#: operations: two a cycle, or a store of both parts.
+#: Cycles that a pass of a radix takes for a point of one register, estimated from its operations: two a
+#: cycle, or a store of both parts.
 CYCLES = {2: 4.0, 3: 5.5, 4: 4.5, 5: 7.5, 7: 10.0, 8: 6.0}
 SHUFFLES = 16.0  # of a point of one register, that is transposed and turned between the passes
 WASTE = 1.5  # of lanes, up to which long rows are matrices
@@ -57,9 +58,8 @@ def as_matrix(points: int, lanes: int, registers: int) -> Matrix | None:
     if points < lanes * lanes or padded_of(points, registers):
         return None
     best: tuple[float, Matrix] | None = None
-    for high in range(2, points // 2 + 1):
-        if points % high:
-            continue
+    small = [n for n in range(2, math.isqrt(points) + 1) if points % n == 0]
+    for high in sorted({*small, *(points // n for n in small)}):
         low = points // high
         over_low, over_high = -(-low // lanes), -(-high // lanes)
         if over_low * over_high * lanes * lanes > WASTE * points:

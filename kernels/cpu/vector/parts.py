@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.memory import load_some, store_some
-from bslite.kernels.cpu.vector.simd import BYTES, I32, LANES, fma, primitive, vec_t
+from bslite.kernels.cpu.vector.simd import BYTES, I32, LANES, primitive, vec_t
 
 
 def _picked(*lanes):
@@ -34,30 +34,7 @@ def load_pairs(address, count):
 
 @register_jitable
 def store_pairs(address, re, im, count):
-    """Writes ``count`` pairs; if more than lanes, as many as those."""
+    """Writes ``count`` pairs, at most as many as a register has lanes."""
     store_some(address, lower(re, im), 2 * count)
     if 2 * count > LANES:
         store_some(address + BYTES, upper(re, im), 2 * count - LANES)
-
-
-@register_jitable
-def of_pairs(re, im, far_re, far_im, w_re, w_im, half):
-    """What the points k and ``core - k`` of a transform of real numbers are made of, given those of the
-    transform z of the pairs of neighbours: with ``far`` from the other end, ``half * (z + conj far)`` and
-    ``half * -i w (z - conj far)``, real and imaginary parts.
-
-    Their sum is the one point, the conjugate of their difference the other.
-    """
-    d_re, d_im = half * (re - far_re), half * (im + far_im)
-    t_re, t_im = fma(w_re, d_im, w_im * d_re), w_im * d_im - w_re * d_re
-    return half * (re + far_re), half * (im - far_im), t_re, t_im
-
-
-@register_jitable
-def to_pairs(re, im, far_re, far_im, w_re, w_im, scale):
-    """The way back, for an inverse: ``scale * (x + conj far)`` and ``scale * i conj(w) (x - conj far)``, of
-    points x of a transform of real numbers, make those of the transform of pairs in the same way.
-    """
-    d_re, d_im = scale * (re - far_re), scale * (im + far_im)
-    t_re, t_im = w_im * d_re - w_re * d_im, fma(w_re, d_re, w_im * d_im)
-    return scale * (re + far_re), scale * (im - far_im), t_re, t_im
