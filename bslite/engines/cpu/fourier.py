@@ -17,8 +17,8 @@ def _turned(parts: Array, whole: int) -> Array:
     return waves
 
 
-@recipe("turns")
-def _turns(params: Sequence[Array], points: int, radices: Sequence[int]) -> Array:
+@recipe("twiddles")
+def _twiddles(params: Sequence[Array], points: int, radices: Sequence[int]) -> Array:
     """For each pass of ``m`` times ``r`` points: ``exp(-2 pi i p j / (m r))`` for 0 < p < m and 0 < j < r; of
     a radix that the kernels take by loops, first cosine and sine of each part of a turn.
     """
@@ -33,8 +33,8 @@ def _turns(params: Sequence[Array], points: int, radices: Sequence[int]) -> Arra
     return np.concatenate(found).astype(np.float32)
 
 
-@recipe("half_turns")
-def _half_turns(params: Sequence[Array], length: int, count: int, lanes: int) -> Array:
+@recipe("half_twiddles")
+def _half_twiddles(params: Sequence[Array], length: int, count: int, lanes: int) -> Array:
     """``exp(-2 pi i k / length)`` for k < count: pairs, or planes of whole registers of ``lanes``."""
     waves = _turned(np.arange(count), length)
     if lanes:
@@ -42,8 +42,8 @@ def _half_turns(params: Sequence[Array], length: int, count: int, lanes: int) ->
     return np.ascontiguousarray(waves, np.float32)
 
 
-@recipe("turns_between")
-def _turns_between(params: Sequence[Array], high: int, low: int, lanes: int, scale: float) -> Array:
+@recipe("twiddles_between")
+def _twiddles_between(params: Sequence[Array], high: int, low: int, lanes: int, scale: float) -> Array:
     """``scale * exp(-2 pi i j l / (high low))`` of column l, row j, as ``[low / lanes][high][2][lanes]``."""
     waves = scale * _turned(np.outer(np.arange(low), np.arange(high)), high * low)
     waves = np.pad(waves, ((0, -low % lanes), (0, 0), (0, 0))).reshape(-1, lanes, high, 2)

@@ -34,14 +34,14 @@ class Transform(Record):
     """``scale`` times the transform of ``length`` points, of which x has ``given``; the rest are zeros.
 
     ``made``: the points of y. ``core``: complex points that the passes transform, half of ``length`` where
-    real numbers are taken as pairs. ``radices``: the sizes of the passes in their order, then 0. ``turns``:
-    their table (`engines/cpu/fourier.py`). ``halves``: ``exp(-2 pi i k / length)`` for k up to ``core``,
-    where that is half of the length, a pair each, or all real parts before all imaginary ones where rows are
-    transformed. ``window``: numbers that the points of x are times, where ``windowed``. ``real``: only real
-    parts are stored. ``room``: points of a buffer of scratch memory.
+    real numbers are taken as pairs. ``radices``: the sizes of the passes in their order, then 0.
+    ``twiddles``: their factors (`engines/cpu/fourier.py`). ``halves``: ``exp(-2 pi i k / length)`` for k up
+    to ``core``, where that is half of the length, a pair each, or all real parts before all imaginary ones
+    where rows are transformed. ``window``: numbers that the points of x are times, where ``windowed``.
+    ``real``: only real parts are stored. ``room``: points of a buffer of scratch memory.
     """
 
-    turns: Operand
+    twiddles: Operand
     halves: Operand
     window: Operand
     radices: Operand
@@ -85,16 +85,16 @@ class FourierLanes(StepRecord, kernel="fourier_lanes"):
 class FourierRows(StepRecord, kernel="fourier_rows"):
     """Transforms of rows of contiguous points, each taken as a matrix ``[high, low]`` of core points.
 
-    Its columns are transformed, turned by ``between [low / lanes][high][2][lanes]`` (times ``scale``), and
-    transposed; then what are columns now. ``turns`` and ``radices`` are those of columns of ``high`` points,
-    ``low_turns`` and ``low_radices`` those of the others.
+    Its columns are transformed, multiplied by ``between [low / lanes][high][2][lanes]``, twiddle factors
+    times ``scale``, and transposed; then what are columns now. ``twiddles`` and ``radices`` are those of
+    columns of ``high`` points, ``low_twiddles`` and ``low_radices`` those of the others.
     """
 
     x: Operand
     y: Operand
     along: RowAxes
     how: Transform
-    low_turns: Operand
+    low_twiddles: Operand
     low_radices: Operand
     between: Operand
     high: int

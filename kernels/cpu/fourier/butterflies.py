@@ -106,22 +106,22 @@ def _transform(builder, x):
     return y
 
 
-def butterfly(points, turned):
-    """The transform of ``points`` points, as a primitive ``(x, x_by, x_im, y, y_by, y_im, turns)``.
+def butterfly(points, twiddled):
+    """The transform of ``points`` points, as a primitive ``(x, x_by, x_im, y, y_by, y_im, twiddles)``.
 
     ``x_by``: bytes from a point to the next; ``x_im``: from a point's real part to its imaginary one. Where
-    ``turned``, all points of the result but the first are times the pairs of numbers at ``turns``.
+    ``twiddled``, all points of the result but the first are times the pairs of numbers at ``twiddles``.
     """
 
     @primitive(types.void, *[i64] * 7)
-    def emit(builder, x, x_by, x_im, y, y_by, y_im, turns):
+    def emit(builder, x, x_by, x_im, y, y_by, y_im, twiddles):
         read = []
         for k in range(points):
             at = builder.add(x, builder.mul(x_by, ir.Constant(I64, k)))
             read.append(Complex(load_ir(builder, at), load_ir(builder, builder.add(at, x_im))))
         for k, z in enumerate(_transform(builder, read)):
-            if turned and k:
-                at = builder.add(turns, ir.Constant(I64, 8 * (k - 1)))
+            if twiddled and k:
+                at = builder.add(twiddles, ir.Constant(I64, 8 * (k - 1)))
                 re = builder.load(pointer(builder, at, F32), align=4)
                 im = builder.load(pointer(builder, builder.add(at, ir.Constant(I64, 4)), F32), align=4)
                 z = _times(builder, z, splat_ir(builder, re), splat_ir(builder, im))

@@ -25,7 +25,7 @@ def _times(at, count, numbers, swap_in, swap_out):
 
 
 @register_jitable
-def chirped(first, second, core, padded, radices, turns, chirp, work, swap):
+def chirped(first, second, core, padded, radices, twiddles, chirp, work, swap):
     """The address of the transform of ``core`` points at ``first``, which is lost: there or in ``second``.
 
     With ``n k = (n**2 + k**2 - (k - n)**2) / 2`` it is a convolution, which transforms of ``padded`` points
@@ -35,9 +35,9 @@ def chirped(first, second, core, padded, radices, turns, chirp, work, swap):
     _times(first, core, chirp, swap, False)
     for k in range(2 * core, 2 * padded):
         store(first + BYTES * k, splat(0.0))
-    at = passes(first, POINT, BYTES, padded, radices, turns, second, first, work, 0)
+    at = passes(first, POINT, BYTES, padded, radices, twiddles, second, first, work, 0)
     _times(at, padded, chirp + 8 * core, False, False)
     other = first if at == second else second
-    at = passes(at + BYTES, POINT, -BYTES, padded, radices, turns, other, at, work, 1)
+    at = passes(at + BYTES, POINT, -BYTES, padded, radices, twiddles, other, at, work, 1)
     _times(at, core, chirp, False, swap)
     return at

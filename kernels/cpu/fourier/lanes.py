@@ -24,7 +24,7 @@ REAL, HALF = int(Numbers.REAL), int(Numbers.HALF)
 
 
 @register_jitable
-def turned_rows(source, source_row, rows, cols, target, target_row):
+def rows_to_lanes(source, source_row, rows, cols, target, target_row):
     """Transposes ``rows`` rows, at most LANES, of ``cols`` cells into as many registers."""
     for start in range(0, cols, LANES):
         count = min(LANES, cols - start)
@@ -36,7 +36,7 @@ def turned_rows(source, source_row, rows, cols, target, target_row):
 
 
 @register_jitable
-def rows_back(source, source_row, cols, rows, target, target_row):
+def lanes_to_rows(source, source_row, cols, rows, target, target_row):
     """Transposes ``cols`` registers into ``rows`` rows, at most LANES, of as many cells."""
     for start in range(0, cols, LANES):
         count = min(LANES, cols - start)
@@ -54,9 +54,9 @@ def _read(s, x, left, to, step, count, paired):
     if form == ROWS:
         rows = min(left, LANES)
         if paired:
-            turned_rows(x, s.x_lane, rows, 2 * count, to, BYTES)
+            rows_to_lanes(x, s.x_lane, rows, 2 * count, to, BYTES)
         else:
-            turned_rows(x, s.x_lane, rows, count, to, step)
+            rows_to_lanes(x, s.x_lane, rows, count, to, step)
     elif not paired:
         for i in range(count):
             store(to + step * i, load_some(x + x_by * i, left))
@@ -78,9 +78,9 @@ def _write(s, y, left, at, step, count, real):
     if form == ROWS:
         rows = min(left, LANES)
         if real:
-            rows_back(at, step, count, rows, y, s.y_lane)
+            lanes_to_rows(at, step, count, rows, y, s.y_lane)
         else:
-            rows_back(at, BYTES, 2 * count, rows, y, s.y_lane)
+            lanes_to_rows(at, BYTES, 2 * count, rows, y, s.y_lane)
     elif real:
         for i in range(count):
             store_some(y + y_by * i, load(at + step * i), left)
@@ -196,10 +196,12 @@ def _lane(s, x, y, left, first, second, work):
     else:
         _zeros(first + POINT * given, first + POINT * length, BYTES)
     if s.padded:
-        at = chirped(first, second, core, s.padded, s.radices, s.turns, s.chirp, work, swap)
+        at = chirped(first, second, core, s.padded, s.radices, s.twiddles, s.chirp, work, swap)
     elif core > 1:
         at = first + BYTES if swap else first
-        at = passes(at, POINT, -BYTES if swap else BYTES, core, s.radices, s.turns, second, first, work, swap)
+        at = passes(
+            at, POINT, -BYTES if swap else BYTES, core, s.radices, s.twiddles, second, first, work, swap
+        )
     else:
         at = first
     if in_halves and source == HALF:

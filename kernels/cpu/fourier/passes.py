@@ -1,8 +1,8 @@
 """Transforms of many points, of as many signals as a register has lanes: passes of small transforms.
 
-Stockham's order: a pass of radix r reads ``x[q + s (p + m k)]`` for k < r, and writes the transform, turned,
-to ``y[q + s (r p + j)]``; s is the product of the radices before it, m of those behind it. What comes out is
-in order, in the other of two buffers.
+Stockham's order: a pass of radix r reads ``x[q + s (p + m k)]`` for k < r, and writes the transform, times
+twiddle factors, to ``y[q + s (r p + j)]``; s is the product of the radices before it, m of those behind it.
+What comes out is in order, in the other of two buffers.
 """
 
 from numba.extending import register_jitable
@@ -14,19 +14,19 @@ from bslite.kernels.cpu.vector.simd import BYTES, fma, splat
 
 
 def _pass_of(radix):
-    """A pass of one radix: ``(x, x_by, x_im, y, y_im, m, s, turns)``."""
-    plain, turned = butterfly(radix, False), butterfly(radix, True)
+    """A pass of one radix: ``(x, x_by, x_im, y, y_im, m, s, twiddles)``."""
+    plain, twiddled = butterfly(radix, False), butterfly(radix, True)
 
     @register_jitable
-    def one(x, x_by, x_im, y, y_im, m, s, turns):
+    def one(x, x_by, x_im, y, y_im, m, s, twiddles):
         apart, wide = x_by * s * m, POINT * s
         for q in range(s):
             plain(x + POINT * q, apart, x_im, y + POINT * q, wide, y_im, 0)
         for p in range(1, m):
             source, target = x + x_by * s * p, y + wide * radix * p
             for q in range(s):
-                turned(source + POINT * q, apart, x_im, target + POINT * q, wide, y_im, turns)
-            turns += 8 * (radix - 1)
+                twiddled(source + POINT * q, apart, x_im, target + POINT * q, wide, y_im, twiddles)
+            twiddles += 8 * (radix - 1)
 
     return one
 
@@ -35,7 +35,7 @@ two, three, four, five, seven, eight = map(_pass_of, RADICES)
 
 
 @register_jitable
-def _prime(radix, x, x_by, x_im, y, y_im, m, s, turns, waves, work):
+def _prime(radix, x, x_by, x_im, y, y_im, m, s, twiddles, waves, work):
     """A pass of any odd radix, by loops. ``waves``: cosine and sine of each part of a turn. ``work``: room
     for ``radix`` points.
     """
@@ -68,15 +68,15 @@ def _prime(radix, x, x_by, x_im, y, y_im, m, s, turns, waves, work):
                     cross_re = fma(load(at + 2 * BYTES), sin, cross_re)
                     cross_im = fma(load(at + 3 * BYTES), sin, cross_im)
                     at += 2 * POINT
-                _put(target + wide * j, y_im, re + cross_im, im - cross_re, p, turns + 8 * (j - 1))
+                _put(target + wide * j, y_im, re + cross_im, im - cross_re, p, twiddles + 8 * (j - 1))
                 j = radix - j
-                _put(target + wide * j, y_im, re - cross_im, im + cross_re, p, turns + 8 * (j - 1))
-        turns += 8 * (radix - 1) * min(p, 1)
+                _put(target + wide * j, y_im, re - cross_im, im + cross_re, p, twiddles + 8 * (j - 1))
+        twiddles += 8 * (radix - 1) * min(p, 1)
 
 
 @register_jitable
 def _put(y, y_im, re, im, p, turn):
-    """Stores a point, turned but for the first p."""
+    """Stores a point, times its twiddle factor but for the first p."""
     if p:
         w_re, w_im = splat(load_scalar(turn)), splat(load_scalar(turn + 4))
         re, im = re * w_re - im * w_im, fma(re, w_im, im * w_re)
@@ -85,7 +85,7 @@ def _put(y, y_im, re, im, p, turn):
 
 
 @register_jitable
-def passes(x, x_by, x_im, points, radices, turns, first, second, work, swap):
+def passes(x, x_by, x_im, points, radices, twiddles, first, second, work, swap):
     """The address of the transform of ``points`` points at ``x``: x itself where there are no passes, else
     ``first`` or ``second``, buffers of as many points. ``x_by``, ``x_im``: as of a `butterfly`.
 
@@ -101,22 +101,22 @@ def passes(x, x_by, x_im, points, radices, turns, first, second, work, swap):
         if swap and following == 0:
             y, y_im = first + BYTES, -BYTES
         if radix == 8:
-            eight(x, x_by, x_im, y, y_im, m, s, turns)
+            eight(x, x_by, x_im, y, y_im, m, s, twiddles)
         elif radix == 4:
-            four(x, x_by, x_im, y, y_im, m, s, turns)
+            four(x, x_by, x_im, y, y_im, m, s, twiddles)
         elif radix == 2:
-            two(x, x_by, x_im, y, y_im, m, s, turns)
+            two(x, x_by, x_im, y, y_im, m, s, twiddles)
         elif radix == 3:
-            three(x, x_by, x_im, y, y_im, m, s, turns)
+            three(x, x_by, x_im, y, y_im, m, s, twiddles)
         elif radix == 5:
-            five(x, x_by, x_im, y, y_im, m, s, turns)
+            five(x, x_by, x_im, y, y_im, m, s, twiddles)
         elif radix == 7:
-            seven(x, x_by, x_im, y, y_im, m, s, turns)
+            seven(x, x_by, x_im, y, y_im, m, s, twiddles)
         else:
-            waves = turns
-            turns += 8 * radix
-            _prime(radix, x, x_by, x_im, y, y_im, m, s, turns, waves, work)
-        turns += 8 * (radix - 1) * (m - 1)
+            waves = twiddles
+            twiddles += 8 * radix
+            _prime(radix, x, x_by, x_im, y, y_im, m, s, twiddles, waves, work)
+        twiddles += 8 * (radix - 1) * (m - 1)
         s *= radix
         x, x_by, x_im = first, POINT, BYTES
         first, second = second, first

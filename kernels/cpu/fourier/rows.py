@@ -165,7 +165,7 @@ def _matrix(s, x, x_im, y, y_im, swap, columns, first, second, work):
             at, by, im = second, POINT, BYTES
         elif swap:
             at, im = at + x_im, -x_im
-        made = passes(at, by, im, high, s.radices, s.turns, first, second, work, 0)
+        made = passes(at, by, im, high, s.radices, s.twiddles, first, second, work, 0)
         for j in range(high):
             here = made + POINT * j
             re, parts, w_re, w_im = load(here), load(here + BYTES), load(between), load(between + BYTES)
@@ -179,8 +179,8 @@ def _matrix(s, x, x_im, y, y_im, swap, columns, first, second, work):
             transpose_square(here + BYTES, POINT, target + POINT * j + BYTES, POINT * across)
     for g in range(across):
         at = columns + POINT * g
-        radices, turns = s.low_radices, s.low_turns
-        made = passes(at, POINT * across, BYTES, low, radices, turns, first, second, work, swap)
+        radices, twiddles = s.low_radices, s.low_twiddles
+        made = passes(at, POINT * across, BYTES, low, radices, twiddles, first, second, work, swap)
         if y_im == 0:
             _results(s, y, made, LANES * g)
             continue

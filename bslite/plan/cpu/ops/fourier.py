@@ -132,25 +132,25 @@ def _transform(b: CpuBuilder, layer: Layer, points: int, room: int, planar: bool
     """The part of the records that both kernels have; passes of ``points`` points come first."""
     attrs, core = layer.node.attrs, _core(layer)
     length, x, y = attrs["length"], b.shapes[layer.node.inputs[0]], b.shapes[layer.name]
-    turns, radices = _passes(b, points)
-    halves = turns
+    twiddles, radices = _passes(b, points)
+    halves = twiddles
     if core < length:
         lanes = b.machine.lanes if planar else 0
-        halves = Operand(b.const("half_turns", length=length, count=core + 1, lanes=lanes), 0)
+        halves = Operand(b.const("half_twiddles", length=length, count=core + 1, lanes=lanes), 0)
     axis = _axis(b, layer)
     (window,) = parameters(b, layer, "window")
     return Transform(
-        turns, halves, window or turns, radices, windowed=int(window is not None),
+        twiddles, halves, window or twiddles, radices, windowed=int(window is not None),
         source=Numbers[attrs["source"].upper()], real=int(attrs["real"]), inverse=int(attrs["inverse"]),
         given=x[axis], made=y[axis], length=length, core=core, room=room, scale=attrs["scale"],
     )  # fmt: skip
 
 
 def _passes(b: CpuBuilder, points: int) -> tuple[Operand, Operand]:
-    """The constants of the passes of ``points`` points: turns and radices."""
+    """The constants of the passes of ``points`` points: twiddles and radices."""
     radices = radices_of(points, b.machine.registers)
-    turns = b.const("turns", points=points, radices=radices)
-    return Operand(turns, 0), Operand(b.const("offsets", values=[*radices, 0]), 0)
+    twiddles = b.const("twiddles", points=points, radices=radices)
+    return Operand(twiddles, 0), Operand(b.const("offsets", values=[*radices, 0]), 0)
 
 
 def _work(b: CpuBuilder, *points: int) -> int:
@@ -188,7 +188,7 @@ def _lanes_step(b: CpuBuilder, layer: Layer, x: Signals, y: Signals, lane: int |
     n, (xs, ys) = filled_up(sizes, [xs, ys], 3)
     room = max(points, core + 1, y.view.shape[y.axis], length // 2 + 1)
     how = _transform(b, layer, points, room, planar=False)
-    chirp = Operand(b.const("chirp", points=core, padded=padded), 0) if padded else how.turns
+    chirp = Operand(b.const("chirp", points=core, padded=padded), 0) if padded else how.twiddles
     record = FourierLanes(
         x.view.start, y.view.start, RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows), how,
         chirp, padded, channels, block,
@@ -213,12 +213,12 @@ def _rows_step(b: CpuBuilder, layer: Layer, x: Signals, y: Signals, matrix: Matr
     item_rows, items = share_rows(b.machine, rows, rows * (cycles + BESIDES * length / lanes))
     n, (xs, ys) = filled_up(sizes, [xs, ys], 3)
     room = lanes * max(over_high, over_low)
-    turns, radices = _passes(b, low)
+    twiddles, radices = _passes(b, low)
     scale = layer.node.attrs["scale"]
-    between = b.const("turns_between", high=high, low=low, lanes=lanes, scale=scale)
+    between = b.const("twiddles_between", high=high, low=low, lanes=lanes, scale=scale)
     record = FourierRows(
         x.view.start, y.view.start, RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows),
-        _transform(b, layer, high, room, planar=True), turns, radices, Operand(between, 0), high, low,
+        _transform(b, layer, high, room, planar=True), twiddles, radices, Operand(between, 0), high, low,
     )  # fmt: skip
     plane = 2 * lanes + lanes * -(-(length + 1) // lanes)
     scratch = 4 * plane + 2 * lanes * (over_high * over_low * lanes + 2 * room + _work(b, high, low))
