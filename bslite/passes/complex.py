@@ -22,7 +22,12 @@ def conjugate_into_product(draft: Draft, node: Node) -> bool:
     for place, name in enumerate(node.inputs):
         before = draft.alone(name)
         found = scale_shift(draft, before) if before is not None and before.op == "mul" else None
-        if found is None or found[1] is None or not np.array_equal(found[1].reshape(-1), [1.0, -1.0]):
+        if before is None or found is None or found[1] is None:
+            continue
+        signs = found[1]
+        if signs.shape[-1:] != (2,) or not np.array_equal(signs.reshape(-1), [1.0, -1.0]):
+            continue
+        if not draft.alike(found[0], before.name):
             continue
         conj = node.attrs["conj"]
         if place == 0 and conj:  # the conjugate of the product of what both are conjugates of
@@ -42,6 +47,10 @@ def complex_in_parts(spec: ModelSpec) -> ModelSpec:
                 _product(tape.inputs[0], tape.inputs[1], node.attrs["conj"])
             else:
                 window = draft.param(node.params["window"]) if "window" in node.params else None
+                if draft.fixed(node.inputs[0], [node.attrs["axis"]]) is None:
+                    raise UnsupportedError(
+                        f"{node.name}: a transform, as a matrix, along an axis of free size"
+                    )
                 _transform(tape.inputs[0], node, window)
             *before, last = tape.nodes
             draft.put(Node(node.name, last.op, last.inputs, last.params, last.attrs), *before)
@@ -56,21 +65,23 @@ def _product(x: Value, y: Value, conj: bool) -> Value:
 
 
 def _transform(x: Value, node: Node, window: Array | None) -> Value:
-    """The points, both parts of each, moved to the last axis, times a matrix, and moved back."""
+    """The points, both parts of each, moved to the last axis, times a matrix, and moved back. Other sizes may
+    be free.
+    """
     attrs, axis, count = node.attrs, node.attrs["axis"] % len(x.shape), x.shape[node.attrs["axis"]]
     paired, made = attrs["source"] != "real", points_of(attrs)[1]
     if 4 * count * made > MOST:
         raise UnsupportedError(f"{node.name}: a transform of {attrs['length']} points, as a matrix")
     around = [a for a in range(len(x.shape) - paired) if a != axis]
     inner = [axis, len(x.shape) - 1] if paired else [axis]
-    outer = tuple(x.shape[a] for a in around)
-    lines = x.permute(*around, *inner).reshape(*outer, count * (2 if paired else 1))
+    outer = (0,) * len(around)  # whatever their sizes are
+    lines = x.permute(*around, *inner).op("reshape", shape=(*outer, -1))
     matrix = _matrix(attrs, count, window)
     y = lines.matmul(x.tape.constant(matrix.reshape(lines.shape[-1], -1)))
     back = [*range(axis), len(around), *range(axis, len(around))]
     if attrs["real"]:
         return y.permute(*back)
-    return y.reshape(*outer, made, 2).permute(*back, len(around) + 1)
+    return y.op("reshape", shape=(*outer, made, 2)).permute(*back, len(around) + 1)
 
 
 def _matrix(attrs: Attrs, count: int, window: Array | None) -> Array:

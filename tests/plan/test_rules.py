@@ -88,6 +88,18 @@ def test_a_conjugate_joins_a_product(place: int) -> None:
     check(net.build(y), "tanh", "mul", "complex_mul")
 
 
+def test_what_is_no_conjugate_stays() -> None:
+    for signs in (np.array([[1.0], [-1.0]]), np.array([[[[[1.0, -1.0]]]]])):  # by rows; with another axis
+        net = Net()
+        x = net.input("x", ("N", 5, 2, 2), (2, 5, 2, 2))
+        y = net("complex_mul", x, net("mul", net("tanh", x), signs))
+        check(net.build(y), "tanh", "mul", "complex_mul")
+    net = Net()
+    x, z = net.input("x", ("N", 5, 1), (2, 5, 1)), net.input("z", ("N", 5, 2), (2, 5, 2))
+    y = net("complex_mul", z, net("mul", net("tanh", x), np.array([1.0, -1.0])))  # pairs of one number
+    check(net.build(y), "tanh", "mul", "complex_mul")
+
+
 def last(net: Net, x: str) -> str:
     return net("permute", x, order=(0, 2, 3, 1))
 

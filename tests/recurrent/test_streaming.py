@@ -273,6 +273,7 @@ class Mixing(nn.Module):
             "bidirectional": lambda: y, "convolution": lambda: y, "positions": lambda: y,
             "mean": lambda: y.mean(1), "softmax": lambda: torch.softmax(y, 1), "flip": lambda: y.flip(1),
             "attention": lambda: self.attention(y, y, y)[0], "cumsum": lambda: y.cumsum(1),
+            "spectrum": lambda: torch.fft.rfft(y, dim=1).abs(),
             "shift": lambda: y[:, 1:], "third": lambda: y[:, 2], "product": lambda: y @ y.transpose(1, 2),
             "joined": lambda: torch.cat([y, y], 1), "folded": lambda: y.reshape(-1, 4, T * 2),
             "broadcast": lambda: y + h.transpose(0, 1), "decoder": lambda: self.again(y, h)[0],
@@ -292,6 +293,7 @@ class Mixing(nn.Module):
         ("flip", r"\(slice\): it takes steps 6:-1:-1 of 7 time steps"),
         ("attention", "attention"),
         ("cumsum", "it goes along time"),
+        ("spectrum", "it transforms time"),
         ("shift", "it takes steps 1:7:1 of 7"),
         ("third", "it takes step 2 of 7"),
         ("product", "its matrices reach over time"),
@@ -307,6 +309,24 @@ def test_what_mixes_time_steps_is_refused_by_name(how: str, text: str) -> None:
     with pytest.raises(UnsupportedError, match=text) as error:
         bslite.Session(spec)
     assert "cannot be streamed, time step by time step" in str(error.value)
+
+
+class Filtered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.factors = nn.GRU(8, 8, batch_first=True), nn.Parameter(torch.randn(5, 2))
+
+    def forward(self, x: Any) -> Any:
+        waves = torch.fft.rfft(self.rnn(x)[0]) * torch.view_as_complex(self.factors)
+        return torch.fft.irfft(waves, n=8)
+
+
+def test_frequencies_of_features_are_streamed() -> None:
+    x = noise(4, T, 8)
+    spec = bslite.from_torch(Filtered().eval(), torch.from_numpy(x))
+    session = bslite.Session(spec, batch=4)
+    got = np.concatenate([session.run(x[:, :3]), session.run(x[:, 3:])], 1)
+    assert got.tobytes() == bslite.run(spec, x).tobytes()
 
 
 def test_nothing_to_stream() -> None:

@@ -8,7 +8,7 @@ from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load_scalar, load_some, store_some
 from bslite.kernels.cpu.vector.parts import load_pairs
-from bslite.kernels.cpu.vector.simd import I32, LANES, fma, primitive, splat, vec_t
+from bslite.kernels.cpu.vector.simd import I32, LANES, primitive, splat, vec_t
 from bslite.kernels.cpu.vector.wide import narrow, root_wide, widen
 
 P = reader(ComplexProduct)
@@ -37,7 +37,10 @@ def alternating(builder, a, b):
 
 @step_kernel(ComplexProduct)
 def complex_product(step, bases, item, scratch):
-    """``x`` times the real part of z, and x with parts exchanged times the imaginary one, with its sign."""
+    """``x`` times the real part of z, and x with parts exchanged times the imaginary one, with its sign.
+
+    Both products are rounded: the sum is the same to the bit if x and z are exchanged.
+    """
     s = P(step, bases)
     i0, i1 = item // s.n1, item % s.n1
     x = s.x + i0 * s.x0 + i1 * s.x1
@@ -58,7 +61,7 @@ def complex_product(step, bases, item, scratch):
                 if z_inner:
                     b = load_some(zs + 4 * at, left)
                     by_re, by_im = reals(b) * straight, imaginaries(b) * across
-                store_some(ys + 4 * at, fma(a, by_re, exchanged(a) * by_im), left)
+                store_some(ys + 4 * at, a * by_re + exchanged(a) * by_im, left)
             xs, zs, ys = xs + x3, zs + z3, ys + y3
 
 

@@ -19,7 +19,9 @@ NORM_CYCLES = 8.0
 
 @CPU.register("complex_mul")
 def lower_complex_mul(b: CpuBuilder, layer: Layer) -> None:
-    """Lower a product of complex numbers; the operand that repeats its numbers along a line comes second."""
+    """Lower a product of complex numbers; the operand that repeats its numbers along a line comes second, which
+    changes no bit.
+    """
     shape, conj = b.shapes[layer.name], int(layer.node.attrs["conj"])
     home = b.write(layer.name)
     y = home if _are_pairs(home) else b.dense(shape)
@@ -64,6 +66,8 @@ def _product_step(b: CpuBuilder, x: View, z: View, y: View, conj: tuple[int, int
     """Append ``y = x * z``, views of one shape of which x and y have pairs side by side."""
     views = x, z, y
     sizes, runs = merged_axes(y.shape[:-1], [v.strides[:-1] for v in views], by=2)
+    if not sizes or runs[0][-1] != 2 or runs[2][-1] != 2 or runs[1][-1] not in (0, 2):
+        sizes, runs = [*sizes, 1], [[*run, 2] for run in runs]
     if len(sizes) > ComplexProduct.AXES:  # the axes lie in many orders
         plain_x, plain_z, plain_y = (b.dense(y.shape) for _ in views)
         b.copy(x, plain_x)
@@ -71,8 +75,6 @@ def _product_step(b: CpuBuilder, x: View, z: View, y: View, conj: tuple[int, int
         _product_step(b, plain_x, plain_z, plain_y, conj)
         b.copy(plain_y, y)
         return
-    if not sizes or runs[0][-1] != 2 or runs[2][-1] != 2 or runs[1][-1] not in (0, 2):
-        sizes, runs = [*sizes, 1], [[*run, 2] for run in runs]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 14)
     total = 2 * size_of(y.shape[:-1])
     moved = 12.0 * total / b.machine.l3_bytes_per_cycle
