@@ -48,9 +48,7 @@ def complex_in_parts(spec: ModelSpec) -> ModelSpec:
             else:
                 window = draft.param(node.params["window"]) if "window" in node.params else None
                 if draft.fixed(node.inputs[0], [node.attrs["axis"]]) is None:
-                    raise UnsupportedError(
-                        f"{node.name}: a transform, as a matrix, along an axis of free size"
-                    )
+                    raise UnsupportedError(f"{node.name}: a transform, as a matrix, along a free axis")
                 _transform(tape.inputs[0], node, window)
             *before, last = tape.nodes
             draft.put(Node(node.name, last.op, last.inputs, last.params, last.attrs), *before)

@@ -19,7 +19,7 @@ NORM_CYCLES = 8.0
 
 @CPU.register("complex_mul")
 def lower_complex_mul(b: CpuBuilder, layer: Layer) -> None:
-    """Lower a product of complex numbers; the operand that repeats its numbers along a line comes second, which
+    """Lower a product of complex numbers; one that repeats its numbers along a line comes second, which
     changes no bit.
     """
     shape, conj = b.shapes[layer.name], int(layer.node.attrs["conj"])
