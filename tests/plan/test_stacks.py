@@ -31,7 +31,7 @@ NETWORKS = ("resnet18", "densenet121", "mobilenet_v2", "squeezenet1_1", "googlen
 
 @pytest.mark.parametrize("arch", networks(NETWORKS))
 def test_same_bits_as_layer_by_layer(arch: str) -> None:
-    models = {size: network(arch, size=size) for size in (96, 128)}  # which has stacks is the machine's affair
+    models = {size: network(arch, size=size) for size in (96, 128)}  # the machine says which has stacks
     size = next(n for n, spec in models.items() if any(step.inner for step in plan_of(spec, 4).steps))
     spec = models[size]
     for batch in (2, 4, 5):
