@@ -46,7 +46,9 @@ def capturing(tensors: Iterable[Tensor]) -> bool:
 
 
 def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
-    """The ops that the engine for these tensors has kernels for; None if that is all of them."""
+    """The ops that the engine for these tensors has kernels for, or writes as others before it plans; None if
+    that is all of them.
+    """
     if not any(map(on_gpu, tensors)):
         return None
     from bslite.plan.core.lowering import CUDA

@@ -197,7 +197,7 @@ def test_products_alone_or_in_a_batch(conj: bool) -> None:
             g("complex_mul", name, *operands, conj=conj)
         spec = g.build("a", "b")
         for i, whole in enumerate(bslite.run(spec, x)):
-            for row in (0, 7):
+            for row in range(0, 37, 3):
                 assert bslite.run(spec, x[row : row + 1])[i].tobytes() == whole[row : row + 1].tobytes()
 
 

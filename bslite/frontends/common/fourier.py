@@ -28,12 +28,6 @@ class Transform:
     taper: Array | None = None
 
 
-def multiplication(factors: Array) -> Array:
-    """Complex ``factors [...]`` as matrices ``[..., 2, 2]``: a pair, a row, times one is the product."""
-    re, im = factors.real, factors.imag
-    return np.stack([np.stack([re, im], -1), np.stack([-im, re], -1)], -2).astype(np.float32)
-
-
 def transformed(s: Site, x: Any, axis: int, how: Transform, *, paired: bool, real: bool = False) -> Any:
     """``x`` transformed along ``axis``, which counts from the front. ``paired``: x is of complex numbers, as
     is the result unless only its ``real`` part is wanted.

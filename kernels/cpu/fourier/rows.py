@@ -76,8 +76,8 @@ def _negative(at, im, count):
 
 @register_jitable
 def _ends(at, im, to, core, waves, inverse):
-    """`to_pairs` or `of_pairs` of all points at ``at``, of which the last follows the others (0: it is the
-    first), to ``to``.
+    """`to_pairs` or `of_pairs` of the points 0 to ``core`` at ``at``, to ``to``; of the latter the caller has
+    written the first once more as the last.
     """
     sines = waves + 4 * (-(-(core + 1) // LANES) * LANES)
     for k in range(0, core + 1, LANES):

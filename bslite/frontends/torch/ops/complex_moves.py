@@ -8,9 +8,10 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from bslite.errors import SpecError
 from bslite.frontends.common.einsum import einsum as contract
-from bslite.frontends.common.fourier import multiplication
 from bslite.frontends.common.moves import permute, reshape
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.torch.builders import Builder, complex_aten
@@ -167,7 +168,8 @@ def _matrices(s: Site, x: Operand) -> Operand:
     """Pairs as the matrices ``[..., 2, 2]`` that others are multiplied by."""
     if isinstance(x, Const):
         factors = x.data.detach().cpu().double().numpy()
-        return s.const(multiplication(factors[..., 0] + 1j * factors[..., 1]), "matrices")
+        across = np.stack([-factors[..., 1], factors[..., 0]], -1)
+        return s.const(np.stack([factors, across], -2).astype(np.float32), "matrices")
     rows = [reshape(s, row, (*x.shape[:-1], 1, 2), last=False) for row in (x, turned(s, x))]
     return s.emit("concat", *rows, inner=(*x.shape[:-1], 2, 2), axis=len(x.shape) - 1)
 

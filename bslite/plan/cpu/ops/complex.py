@@ -104,11 +104,9 @@ def norms_step(b: CpuBuilder, x: View, y: View, root: bool) -> bool:
         return False
     rows, length = size_of(tuple(sizes)), y.shape[lines[0]]
     pieces = -(-item_count(b.machine, NORM_CYCLES * rows * length / b.machine.lanes) // rows)
-    if rows < pieces and length % pieces == 0:  # cut the lines: there are too few for the threads
+    if rows < pieces and length % pieces == 0 and len(sizes) < 3:  # lines too few for the threads are cut
         length //= pieces
         sizes, xs, ys, rows = [*sizes, pieces], [*xs, 2 * length], [*ys, length], rows * pieces
-        if len(sizes) > 3:
-            return False
     item_rows, items = share_rows(b.machine, rows, NORM_CYCLES * rows * length / b.machine.lanes)
     n, (xs, ys) = padded(sizes, [xs, ys], 3)
     along = RowAxes(in_bytes(xs), in_bytes(ys), n[1], n[2], rows, item_rows)
