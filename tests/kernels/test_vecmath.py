@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from support.check import Array
 
-from bslite.kernels.cpu.math import veclog, vecmath, vecpow, vectrig
+from bslite.kernels.cpu.math import vecarc, vechyper, veclog, vecmath, vecmod, vecpow, vectrig
 from bslite.kernels.cpu.math.activation import activation
 from bslite.kernels.cpu.runtime.compile import Kernel
+from bslite.kernels.cpu.vector import scaling
 from bslite.kernels.cpu.vector.memory import load, store
 from bslite.kernels.cpu.vector.simd import BYTES, LANES
 from bslite.kernels.cpu.vector.target import picks_powers
@@ -50,15 +51,30 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "log_sigmoid": (lambda x: -np.logaddexp(0, -x), 2.0),
     "sin": (np.sin, 2.0),
     "cos": (np.cos, 2.0),
+    "tan": (np.tan, 2.5),
+    "asin": (np.arcsin, 2.0),
+    "acos": (np.arccos, 2.0),
+    "atan": (np.arctan, 2.0),
+    "sinh": (np.sinh, 2.0),
+    "cosh": (np.cosh, 2.0),
+    "asinh": (np.arcsinh, 3.0),
+    "acosh": (np.arccosh, 3.0),
+    "atanh": (np.arctanh, 3.0),
+    "reciprocal": (np.reciprocal, 1.0),
+    "reciprocal_root": (lambda x: 1 / np.sqrt(x), 1.5),
+    "square_root": (np.sqrt, 1.0),
 }
 #: Those that rise all the way.
 RISING = ("exp", "exp2", "expm1_negative", "sigmoid", "tanh", "erf", "expm1", "softplus", "log_sigmoid")
 
 
+MODULES = (vecmath, veclog, vectrig, vecarc, vechyper, scaling)
+
+
 @functools.cache
 def compiled(name: str) -> Callable[[Array], Array]:
     """The vector function over an array whose size is a multiple of the lanes."""
-    function = next(getattr(m, name) for m in (vecmath, veclog, vectrig) if hasattr(m, name))
+    function = next(getattr(m, name) for m in MODULES if hasattr(m, name))
 
     def apply(x, y, count):  # type: ignore[no-untyped-def]
         for i in range(count // LANES):
@@ -84,8 +100,8 @@ def run_activation(name: str, x: Array, a: float = 0.0) -> Array:
     y[: x.size] = x
     cells = np.zeros(2, np.int64)
     cells.view(np.float32)[0] = a
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 5)(activation(name).address)
-    call(y.ctypes.data, 1, 4 * x.size, x.size, cells.ctypes.data)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 7)(activation(name).address)
+    call(y.ctypes.data, y.ctypes.data, 1, 4 * x.size, 4 * x.size, x.size, cells.ctypes.data)
     assert not y[x.size :].any(), "wrote beyond the channels"
     return y[: x.size]
 
@@ -223,14 +239,20 @@ def test_sine_near_its_zeros(near: int) -> None:
     assert abs(got - exact) <= 2 * np.spacing(np.float32(abs(exact)))
 
 
-def run_power(x: Array, y: Array) -> Array:
-    """``x ** y`` by the vector function."""
+PAIRS = {
+    "power": vecpow.power, "atan2": vecarc.atan2, "fmod": vecmod.fmod, "remainder": vecmod.remainder,
+}  # fmt: skip
+
+
+def run_pairs(name: str, x: Array, y: Array) -> Array:
+    """A vector function of two values."""
+    function = PAIRS[name]
 
     def apply(x, y, z, count):  # type: ignore[no-untyped-def]
         for i in range(count // LANES):
-            store(z + i * BYTES, vecpow.power(load(x + i * BYTES), load(y + i * BYTES)))
+            store(z + i * BYTES, function(load(x + i * BYTES), load(y + i * BYTES)))
 
-    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(Kernel(apply, "test_vecmath_power", 4).address)
+    call = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(Kernel(apply, f"test_vecmath_{name}", 4).address)
     size = -(-x.size // LANES) * LANES
     given = [np.ones(size, np.float32) for _ in range(3)]
     given[0][: x.size], given[1][: y.size] = x, y
@@ -245,7 +267,7 @@ def test_power_at_every_pair_of_special_values() -> None:
     x, y = (v.reshape(-1) for v in np.meshgrid(values, values))
     with np.errstate(all="ignore"):
         want = np.power(x.astype(np.float64), y.astype(np.float64))
-        got = run_power(x, y)
+        got = run_pairs("power", x, y)
         assert ulps(got, want).max() <= 1.0
         nearest = want.astype(np.float32)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(nearest))
@@ -258,7 +280,46 @@ def test_power_error() -> None:
     x = np.exp2(rng.uniform(-149, 128, 1 << 17)).astype(np.float32)
     y = (rng.uniform(-149, 128, x.size) / np.log2(np.maximum(x, 1e-44))).astype(np.float32)
     with np.errstate(all="ignore"):
-        assert ulps(run_power(x, y), np.power(x.astype(np.float64), y.astype(np.float64))).max() <= 0.6
+        assert (
+            ulps(run_pairs("power", x, y), np.power(x.astype(np.float64), y.astype(np.float64))).max() <= 0.6
+        )
+
+
+def test_angles_at_every_pair_of_special_values() -> None:
+    """C99, Annex F.10.1.4: as the C library's atan2, which NumPy calls."""
+    some = [0.0, 1e-45, 1e-38, 0.5, 1.0, 3.0, 1e30, 3e38, math.inf]
+    values = np.array([*some, *(-v for v in some), math.nan], np.float32)
+    y, x = (v.reshape(-1) for v in np.meshgrid(values, values))
+    want = np.arctan2(y.astype(np.float64), x.astype(np.float64))
+    got = run_pairs("atan2", y, x)
+    assert ulps(got, want).max() <= 3.0
+    np.testing.assert_array_equal(np.signbit(got)[want == 0], np.signbit(want)[want == 0])
+
+
+def test_angle_error() -> None:
+    rng = np.random.default_rng(0)
+    y, x = (np.exp2(rng.uniform(-30, 30, 1 << 17)) * rng.choice([-1, 1], 1 << 17) for _ in range(2))
+    y, x = y.astype(np.float32), x.astype(np.float32)
+    assert ulps(run_pairs("atan2", y, x), np.arctan2(y.astype(np.float64), x.astype(np.float64))).max() <= 3.0
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder"])
+def test_remainders_are_exact(name: str) -> None:
+    """Quotients of all sizes, and special values; whole multiples give a zero of the right sign."""
+    rng = np.random.default_rng(0)
+    some = [0.0, 1e-45, 0.3, 1.0, 1.5, 7.0, 1e30, math.inf]
+    values = np.array([*some, *(-v for v in some), math.nan], np.float32)
+    x, z = (v.reshape(-1) for v in np.meshgrid(values, values))
+    z = np.concatenate([z, rng.standard_normal(1 << 15).astype(np.float32), np.full(256, 0.5, np.float32)])
+    sizes = np.exp2(rng.uniform(-10, 30, 1 << 15)) * rng.standard_normal(1 << 15)
+    x = np.concatenate([x, sizes.astype(np.float32), np.arange(-64, 64, 0.5, np.float32)])
+    with np.errstate(all="ignore"):
+        want = np.fmod(x, z)  # exact
+        if name == "remainder":
+            want = np.where((want != 0) & ((want < 0) != (z < 0)), want + z, want)
+    got = run_pairs(name, x, z)
+    np.testing.assert_array_equal(got, want)
+    np.testing.assert_array_equal(np.signbit(got)[got == 0], np.signbit(want)[got == 0])
 
 
 # The activations. Where one multiplies x by a factor that cancels (gelu's 1 + erf far below zero), no bound

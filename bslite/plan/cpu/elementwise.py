@@ -23,7 +23,7 @@ from bslite.plan.shared.elementwise import in_plain_order
 CYCLES = {
     **dict.fromkeys(("copy", "affine", "add", "mul"), 2.0),
     "silu_grad": 20.0, "gelu_grad": 30.0, "gelu_tanh_grad": 25.0,
-    "pow": 80.0, "div": 10.0, "fmod": 300.0, "remainder": 300.0, "atan2": 500.0, "logaddexp": 60.0,
+    "pow": 80.0, "div": 10.0, "fmod": 60.0, "remainder": 60.0, "atan2": 40.0, "logaddexp": 60.0,
     "float_to_int": 60.0,
     **{on_integers(name): 60.0 for name in INTEGERS},
 }  # fmt: skip
@@ -77,9 +77,11 @@ def _step(
         b.copy(made, y)
         return
     loops, inner, items = how
+    epilogue = Epilogue.of(act)
+    maps = function == "copy" and inner[0] and epilogue.after.activation is not None
     record = Elementwise(
-        *(v.start for v in views), y.start, flag or views[0].start, loops, *inner, Function(function),
-        Epilogue.of(act),
+        *(v.start for v in views), y.start, flag or views[0].start, loops, *inner,
+        None if maps else Function(function), epilogue,
     )  # fmt: skip
     step(b, record, items, list(operands), [y])
     note_scaled(b, function, operands, y, act)

@@ -26,7 +26,8 @@ class Loops(Record):
 
 
 class Elementwise(StepRecord, kernel="elementwise"):
-    """``y = activation(clamp(function(x, z, w)))``; an item is one index of the outer two axes.
+    """``y = activation(clamp(function(x, z, w)))``; an item is one index of the outer two axes. Without a
+    function ``y = activation(x)``, in one pass.
 
     y is contiguous along the channels; so is an operand whose ``_inner`` is 1, and one with 0 is one value. A
     result that does not fit a cell raises ``flag``.
@@ -43,5 +44,5 @@ class Elementwise(StepRecord, kernel="elementwise"):
     x_inner: int
     z_inner: int
     w_inner: int
-    function: Function
+    function: Function | None
     epilogue: Epilogue

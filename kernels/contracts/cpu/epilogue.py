@@ -6,8 +6,8 @@ from bslite.kernels.contracts.activation import Activation
 from bslite.kernels.contracts.record import Operand, Record, Variant
 
 
-class InPlace(Variant):
-    """The in-place kernel of one of `contracts.activation.FUNCTIONS`, for a line of pixels that is in L1."""
+class Pointwise(Variant):
+    """The kernel of one of `contracts.activation.FUNCTIONS`, of lines of pixels."""
 
     function: str
 
@@ -18,7 +18,7 @@ class After(Record):
     ``act_a`` and ``act_b`` are neighbours: the kernel of the function takes the address of the first.
     """
 
-    activation: InPlace | None
+    activation: Pointwise | None
     act_a: float
     act_b: float
 
@@ -28,8 +28,8 @@ class After(Record):
         if act.function == "identity":
             return cls(None, 0.0, 0.0)
         if act.function == "relu":
-            return cls(InPlace("clamp"), 0.0, math.inf)
-        return cls(InPlace(act.function), act.a, act.b)
+            return cls(Pointwise("clamp"), 0.0, math.inf)
+        return cls(Pointwise(act.function), act.a, act.b)
 
 
 class Epilogue(Record):

@@ -13,7 +13,7 @@ from bslite.kernels.contracts.cpu.elementwise import Elementwise, Function
 from bslite.kernels.contracts.elementwise import FUNCTIONS, on_integers
 from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import binary, cast, compare, integer
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate, call_activation
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
@@ -139,9 +139,12 @@ def elementwise(step, bases, item, scratch):
     for i2 in range(s.n2):
         xs, zs = x + i2 * s.x2, z + i2 * s.z2
         ws, ys = w + i2 * s.w2, y + i2 * s.y2
+        if not function:
+            call_activation(activation, xs, ys, pixels, x3, y3, channels, s.act_a_cell)
+            continue
         for i3 in range(0, pixels, most):
             lines = min(most, pixels - i3)
             line = ys + i3 * y3
             call_function(function, xs + i3 * x3, zs + i3 * z3, ws + i3 * w3, line, flag, step, lines)
             if activation:
-                call_activation(activation, line, lines, y3, channels, s.act_a_cell)
+                activate(activation, line, lines, y3, channels, s.act_a_cell)

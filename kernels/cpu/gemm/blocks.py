@@ -11,7 +11,7 @@ from bslite.kernels.contracts.cpu.blocks import CELL, Blocks
 from bslite.kernels.cpu.gemm.block_tile import call_block_sweep
 from bslite.kernels.cpu.gemm.sweep import call_gemm_sweep
 from bslite.kernels.cpu.gemm.tiles import AHEAD
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.codes import widening
@@ -101,4 +101,4 @@ def blocks(step, bases, item, scratch):
         x += 4 * used
         term += used
     if activation:
-        call_activation(activation, y, count, y_row, min(s.columns - column, width * LANES), s.act_a_cell)
+        activate(activation, y, count, y_row, min(s.columns - column, width * LANES), s.act_a_cell)

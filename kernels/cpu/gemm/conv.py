@@ -16,7 +16,7 @@ from bslite.kernels.cpu.gemm.items import cut_run, part_of, places_inside
 from bslite.kernels.cpu.gemm.sweep import call_depthwise_sweep, call_gemm_sweep, call_widen
 from bslite.kernels.cpu.gemm.tile import UNROLL
 from bslite.kernels.cpu.gemm.tiles import FEW, LINE, PREFETCHES
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
@@ -191,7 +191,7 @@ def conv(step, bases, item, scratch):
                 if ahead >= fetched:  # all of it: from here on, fetch lines that are in cache anyway
                     ahead, share = chunk_weights, 0
                 if activation and final:
-                    call_activation(activation, c, pixels, y_col, channels, s.act_a_cell)
+                    activate(activation, c, pixels, y_col, channels, s.act_a_cell)
                 if place and not by_tile:
                     seen = round_pixels(c, pixels, y_col, channels, place, place_col, seen)
                 if has_turned:
@@ -298,7 +298,7 @@ def depthwise(step, bases, item, scratch):
                                      s.lo_cell, last, planes, x_deep, kept, place + done1 * cells_col,
                                      cells_col, flag, x_step, inputs, outputs)  # fmt: skip
             if activation:
-                call_activation(activation, c, done1 + tiles2 * rows2, y_col, present, s.act_a_cell)
+                activate(activation, c, done1 + tiles2 * rows2, y_col, present, s.act_a_cell)
             if has_sums:
                 at = sums + number * sums_line + first * BYTES
                 _line_sums(c, done1 + tiles2 * rows2, y_col, present, at)

@@ -15,7 +15,7 @@ from bslite.kernels.contracts.cpu.sweep import UnpackedSweep
 from bslite.kernels.cpu.gemm.pack import pack_panel
 from bslite.kernels.cpu.gemm.unpacked_tile import unpacked_tile
 from bslite.kernels.cpu.gemm.update import tile_rows
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.record import reader
 from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_some
@@ -106,4 +106,4 @@ def unpacked(step, bases, item, scratch):
             many = min(columns - column, vecs * LANES)
             _finish(sums, rows, vecs, there, y_row, many, bias + 4 * column, end <= s.part, final, lo, hi)
             if activation and final:
-                call_activation(activation, there, rows, y_row, many, s.act_a_cell)
+                activate(activation, there, rows, y_row, many, s.act_a_cell)

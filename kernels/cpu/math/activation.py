@@ -1,8 +1,10 @@
-"""Activations applied in place to a line of pixels that a kernel has just written, while it is in L1.
+"""Activations of lines of pixels: of a value, or in place of what a kernel has just written, while it is in
+L1.
 
-ReLU and ReLU6 are not here: they are clamp bounds in the microkernels' store. Every function takes ``(line,
-pixels, col, channels, params)``: address, count, byte stride, count, and the address of two float32 cells
-``a, b`` (negative slope, alpha, ...). Channels beyond the count are left alone.
+In stores ReLU and ReLU6 are not these: they are clamp bounds of the microkernels. Every function takes ``(x,
+y, pixels, x_col, y_col, channels, params)``: addresses of what is read and written, count, byte strides,
+count, and the address of two float32 cells ``a, b`` (negative slope, alpha, ...). Channels beyond the count
+are left alone.
 """
 
 import functools
@@ -11,15 +13,16 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts import activation as contract
-from bslite.kernels.contracts.cpu.epilogue import InPlace
+from bslite.kernels.contracts.cpu.epilogue import Pointwise
 from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import unary, veclog, vecmath
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector.lanes import negated, select_eq
 from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, store, store_first
+from bslite.kernels.cpu.vector.scaling import quotient
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, rint, select_lt, splat, vabs, vmax, vmin
 
-call_activation = caller(5)
+call_activation = caller(7)
 f = np.float32
 
 
@@ -57,7 +60,7 @@ def _mish(x, a, b):
     # tanh(log(1 + e)) = ((1 + e)**2 - 1) / ((1 + e)**2 + 1), written so that nothing cancels
     e = vecmath.exp(vmin(splat(f(20.0)), x))
     n = e * (e + splat(f(2.0)))
-    return x * (n / (n + splat(f(2.0))))
+    return x * quotient(n, n + splat(f(2.0)))
 
 
 @register_jitable
@@ -96,26 +99,33 @@ FUNCTIONS = complete({
 }, contract.FUNCTIONS, "CPU")  # fmt: skip
 
 
-@makes(InPlace)
+@makes(Pointwise)
 @functools.cache
 def activation(name: str) -> Kernel:
-    """The in-place kernel of one activation."""
+    """The kernel of one activation."""
     function = FUNCTIONS[name]
 
-    def apply(line, pixels, col, channels, params):
+    def apply(x, y, pixels, x_col, y_col, channels, params):
         a, b = splat(load_scalar(params)), splat(load_scalar(params + 8))
-        if col == 4 * channels:  # pixels without gaps are one
+        if x_col == 4 * channels and y_col == x_col:  # pixels without gaps are one
             channels *= pixels
             pixels = 1
         whole = channels // LANES
         rest = channels - whole * LANES
         for _ in range(pixels):
-            place = line
-            for _ in range(whole):
-                store(place, function(load(place), a, b))
-                place += BYTES
+            for block in range(whole):
+                at = block * BYTES
+                store(y + at, function(load(x + at), a, b))
             if rest:
-                store_first(place, function(load_first(place, rest, f(0.0)), a, b), rest)
-            line += col
+                at = whole * BYTES
+                store_first(y + at, function(load_first(x + at, rest, f(0.0)), a, b), rest)
+            x += x_col
+            y += y_col
 
-    return Kernel(apply, f"activation_{name}", 5)
+    return Kernel(apply, f"activation_{name}", 7)
+
+
+@register_jitable
+def activate(function, line, pixels, col, channels, params):
+    """Calls the kernel of a function in place."""
+    call_activation(function, line, line, pixels, col, col, channels, params)

@@ -6,7 +6,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.elementwise import slope_of
-from bslite.kernels.cpu.math import veclog, vecmath, vecpow
+from bslite.kernels.cpu.math import vecarc, veclog, vecmath, vecmod, vecpow
 from bslite.kernels.cpu.math.slopes import SLOPE
 from bslite.kernels.cpu.vector import lanes
 from bslite.kernels.cpu.vector.lanes import negated, select_eq
@@ -20,14 +20,6 @@ def _logaddexp(x, z):
     # equal values separately: the difference of two infinities is NaN
     apart = vmax_nan(x, z) + veclog.log1p(vecmath.exp(minus_abs(x - z)))
     return select_eq(x, z, x + splat(f(math.log(2.0))), apart)
-
-
-@register_jitable
-def _remainder_of(x, z):
-    rest = np.fmod(x, z)
-    if rest != 0.0 and (rest < 0.0) != (z < 0.0):
-        rest += z
-    return rest
 
 
 def _slope(name):
@@ -48,8 +40,8 @@ FUNCTIONS = {
     "minimum": register_jitable(lambda x, z, w: negated(vmax_nan(negated(x), negated(z)))),
     "logaddexp": lanes.two_of_three(_logaddexp),
     "prelu": register_jitable(lambda x, z, w: select_lt(splat(f(0.0)), x, x, x * z)),
-    "fmod": lanes.two_of_three(lanes.each_pair(np.fmod)),
-    "remainder": lanes.two_of_three(lanes.each_pair(_remainder_of)),
-    "atan2": lanes.two_of_three(lanes.each_pair(math.atan2)),
+    "fmod": lanes.two_of_three(vecmod.fmod),
+    "remainder": lanes.two_of_three(vecmod.remainder),
+    "atan2": lanes.two_of_three(vecarc.atan2),
     **{slope_of(name): _slope(name) for name in SLOPE},
 }

@@ -1,16 +1,11 @@
-"""Functions of analysis and rounding with the signature of activations: ``function(x, a, b)`` on a register.
-
-The C library computes rare ones lane by lane, in float64, rounded once.
-"""
-
-import math
+"""Functions of analysis and rounding of a register; as those of activations: ``function(x, a, b)``."""
 
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.math import veclog, vecmath, vectrig
-from bslite.kernels.cpu.vector import lanes
-from bslite.kernels.cpu.vector.simd import ceil, floor, rint, select_lt, splat, trunc, vabs, vsqrt
+from bslite.kernels.cpu.math import vecarc, vechyper, veclog, vecmath, vectrig
+from bslite.kernels.cpu.vector import lanes, scaling
+from bslite.kernels.cpu.vector.simd import ceil, floor, rint, select_lt, splat, trunc, vabs
 
 f = np.float32
 
@@ -30,9 +25,9 @@ FUNCTIONS = {
         "neg": lanes.negated,
         "abs": vabs,
         "sign": _sign,
-        "sqrt": vsqrt,
-        "rsqrt": register_jitable(lambda x: splat(f(1.0)) / vsqrt(x)),
-        "reciprocal": register_jitable(lambda x: splat(f(1.0)) / x),
+        "sqrt": scaling.square_root,
+        "rsqrt": scaling.reciprocal_root,
+        "reciprocal": scaling.reciprocal,
         "exp": vecmath.exp,
         "exp2": vecmath.exp2,
         "expm1": veclog.expm1,
@@ -42,15 +37,15 @@ FUNCTIONS = {
         "log1p": veclog.log1p,
         "sin": vectrig.sin,
         "cos": vectrig.cos,
-        "tan": lanes.each_lane(math.tan),
-        "asin": lanes.each_lane(math.asin),
-        "acos": lanes.each_lane(math.acos),
-        "atan": lanes.each_lane(math.atan),
-        "sinh": lanes.each_lane(math.sinh),
-        "cosh": lanes.each_lane(math.cosh),
-        "asinh": lanes.each_lane(math.asinh),
-        "acosh": lanes.each_lane(math.acosh),
-        "atanh": lanes.each_lane(math.atanh),
+        "tan": vectrig.tan,
+        "asin": vecarc.asin,
+        "acos": vecarc.acos,
+        "atan": vecarc.atan,
+        "sinh": vechyper.sinh,
+        "cosh": vechyper.cosh,
+        "asinh": vechyper.asinh,
+        "acosh": vechyper.acosh,
+        "atanh": vechyper.atanh,
         "erf": vecmath.erf,
         "floor": floor,
         "ceil": ceil,

@@ -12,6 +12,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.math import vecmath
 from bslite.kernels.cpu.vector.lanes import exponent, mantissa, polynomial, select_eq
+from bslite.kernels.cpu.vector.scaling import rough_quotient
 from bslite.kernels.cpu.vector.simd import fma, minus_abs, select_lt, splat, vmax, vmin
 
 f = np.float32
@@ -84,7 +85,7 @@ def log1p(x):
     """``log(1 + x)``: near zero from x itself, else corrected for the rounding of 1 + x."""
     u = x + splat(f(1.0))
     n, r = exponent(u), mantissa(u) - splat(f(1.0))
-    lost = (x - (u - splat(f(1.0)))) / u
+    lost = rough_quotient(x - (u - splat(f(1.0))), u)
     near = select_eq(n, splat(f(0.0)), splat(f(1.0)), splat(f(0.0)))
     r = select_lt(splat(f(0.0)), near, x, r)
     lost = select_lt(splat(f(0.0)), near, splat(f(0.0)), lost)

@@ -129,6 +129,14 @@ def exp(x):
 
 
 @register_jitable
+def half_exp(x):
+    """``e**x / 2`` for x in [-104, 90]."""
+    m = _powers_of_two(x)
+    n, one = m - splat(_ONES), splat(f(1.0))
+    return times_pow2(_EXP(_remainder(x, n)), m - one, n - one)
+
+
+@register_jitable
 def exp2(x):
     """``2**x``: what is left of x after its nearest integer is exact, so this is not ``exp(x * ln 2)``."""
     x = vmin(splat(f(128.0)), vmax(splat(f(-151.0)), x))
@@ -203,7 +211,8 @@ def tanh(x):
     z = x * x
     p = _TANH(z)
     small = fma(p * z, x, x)
-    big = splat(f(1.0)) - splat(f(2.0)) / (_exp_normal(vmin(splat(f(20.0)), a + a)) + splat(f(1.0)))
+    above = _exp_normal(vmin(splat(f(20.0)), a + a)) + splat(f(1.0))
+    big = splat(f(1.0)) - quotient(splat(f(2.0)), above)
     big = select_lt(x, splat(f(0.0)), splat(f(0.0)) - big, big)
     return select_lt(a, splat(f(0.625)), small, big)
 

@@ -5,7 +5,7 @@ from numba import types
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.tiles import LINE, ROW, Added
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.rows.rounded import round_pixels
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.vector import simd
@@ -152,7 +152,7 @@ def store_float32(s, sums, count, channels, c, c_col, r, bias, low, high):
     else:
         _finish(s, sums, count, channels, c, c_col, r, bias, low, high)
     if s.activation:
-        call_activation(s.activation, c, count, c_col, channels, s.act_a_cell)
+        activate(s.activation, c, count, c_col, channels, s.act_a_cell)
 
 
 @register_jitable

@@ -106,6 +106,21 @@ def negated(builder, x):
     return builder.fneg(x)
 
 
+@primitive(vec_t, vec_t, vec_t)
+def with_sign_of(builder, y, x):
+    """``y`` with the sign of ``x``, also of a zero."""
+    sign = all_ints(-(1 << 31))
+    kept = builder.and_(ints_of(builder, y), builder.not_(sign))
+    return builder.bitcast(builder.or_(kept, builder.and_(ints_of(builder, x), sign)), VEC)
+
+
+@primitive(vec_t, vec_t, vec_t, vec_t)
+def select_negative(builder, x, then, other):
+    """``then`` where the sign of ``x`` is set, also of a zero; ``other`` elsewhere."""
+    below = builder.icmp_signed("<", ints_of(builder, x), all_ints(0))
+    return builder.select(below, then, other)
+
+
 _HALF_ROOT = 0x3F3504F3  # bits of sqrt(1/2)
 
 
@@ -128,9 +143,9 @@ def mantissa(builder, x):
 
 
 @primitive(vec_t, vec_t, vec_t, vec_t)
-def if_odd(builder, n, then, other):
-    """``then`` where the integral ``n`` (below 2**31) is odd, ``other`` elsewhere."""
-    bit = builder.and_(builder.fptosi(n, INTS), all_ints(1))
+def if_odd(builder, m, then, other):
+    """``then`` where the lowest bit of ``m`` is set, ``other`` elsewhere."""
+    bit = builder.and_(ints_of(builder, m), all_ints(1))
     return builder.select(builder.icmp_signed("!=", bit, all_ints(0)), then, other)
 
 

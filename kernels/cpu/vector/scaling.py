@@ -1,11 +1,13 @@
-"""Powers of two and quotients of registers, in the few instructions that a machine has for them."""
+"""Powers of two, quotients and roots of registers, in the few instructions that a machine has for them."""
+
+import math
 
 import numpy as np
 from llvmlite import ir
 
 from bslite.kernels.cpu.vector.across import picked_ir
-from bslite.kernels.cpu.vector.lanes import INTS, all_ints, ints_of
-from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, primitive, vec_t
+from bslite.kernels.cpu.vector.lanes import INTS, all_floats, all_ints, ints_of
+from bslite.kernels.cpu.vector.simd import I32, LANES, VEC, call_llvm, fma_ir, llvm_of_lanes, primitive, vec_t
 from bslite.kernels.cpu.vector.target import divides, picks_powers
 
 #: Parts of an exponent: the fractions of powers of two that a register holds, or 1, where none does.
@@ -84,6 +86,12 @@ def add_exponent(builder, x, m):
     return builder.bitcast(bits, VEC)
 
 
+def _approximation(builder, name, x):
+    """14 bits of the reciprocal (``rcp``) of ``x``, or of that of its root (``rsqrt``)."""
+    flat = ir.Constant(ir.IntType(16), -1)
+    return call_llvm(builder, f"llvm.x86.avx512.{name}14.ps.512", VEC, [x, x, flat])
+
+
 @primitive(vec_t, vec_t, vec_t)
 def quotient(builder, a, b):
     """``a / b`` for ``|b|`` in [2**-100, 2**100]: within 0.6 units in the last place; NaN gives NaN.
@@ -93,8 +101,65 @@ def quotient(builder, a, b):
     """
     if divides():
         return builder.fdiv(a, b)
-    flat = ir.Constant(ir.IntType(16), -1)
-    r = call_llvm(builder, "llvm.x86.avx512.rcp14.ps.512", VEC, [b, b, flat])
+    r = _approximation(builder, "rcp", b)
     first = builder.fmul(a, r)
     rest = fma_ir(builder, builder.fneg(first), b, a)
     return fma_ir(builder, rest, r, first)
+
+
+def _unless_nan(builder, y, rough):
+    """``y``, but ``rough`` where y is NaN: where a correction met a zero or an infinity."""
+    return builder.select(builder.fcmp_unordered("uno", y, y), rough, y)
+
+
+@primitive(vec_t, vec_t, vec_t)
+def rough_quotient(builder, a, b):
+    """``a / b``, perhaps only 13 bits of it."""
+    if divides():
+        return builder.fdiv(a, b)
+    return builder.fmul(a, _approximation(builder, "rcp", b))
+
+
+@primitive(vec_t, vec_t)
+def reciprocal(builder, x):
+    """``1 / x`` within 0.6 units in the last place; subnormal results within two."""
+    one = all_floats(1.0)
+    if divides():
+        return builder.fdiv(one, x)
+    r = _approximation(builder, "rcp", x)
+    rest = fma_ir(builder, builder.fneg(r), x, one)
+    y = fma_ir(builder, fma_ir(builder, rest, rest, rest), r, r)  # of r / (1 - rest)
+    return _unless_nan(builder, y, r)
+
+
+@primitive(vec_t, vec_t)
+def reciprocal_root(builder, x):
+    """``1 / sqrt(x)`` within one unit in the last place."""
+    if divides():
+        return builder.fdiv(all_floats(1.0), llvm_of_lanes(builder, "sqrt", x))
+    r = _approximation(builder, "rsqrt", x)
+    rest = fma_ir(builder, builder.fneg(builder.fmul(x, r)), r, all_floats(1.0))
+    more = builder.fmul(
+        rest, fma_ir(builder, rest, all_floats(0.375), all_floats(0.5))
+    )  # of (1 - rest)**-1/2
+    return _unless_nan(builder, fma_ir(builder, more, r, r), r)
+
+
+@primitive(vec_t, vec_t)
+def square_root(builder, x):
+    """``sqrt(x)``, rounded to nearest but for subnormal x, of which it may be the next.
+
+    Two corrections of ``x / sqrt(x)`` (Markstein, IBM J. Res. Dev. 34(1), 1990).
+    """
+    if divides():
+        return llvm_of_lanes(builder, "sqrt", x)
+    r = _approximation(builder, "rsqrt", x)
+    root, half = builder.fmul(x, r), builder.fmul(r, all_floats(0.5))
+    rest = fma_ir(builder, builder.fneg(root), half, all_floats(0.5))
+    root, half = fma_ir(builder, root, rest, root), fma_ir(builder, half, rest, half)
+    rest = fma_ir(builder, builder.fneg(root), root, x)
+    root = fma_ir(builder, rest, half, root)
+    end = builder.or_(
+        builder.fcmp_ordered("==", x, all_floats(0.0)), builder.fcmp_ordered("==", x, all_floats(math.inf))
+    )
+    return builder.select(end, x, root)

@@ -13,7 +13,7 @@ from numba.extending import register_jitable
 from bslite.kernels.contracts.cpu.conv_planes import ConvPlanes
 from bslite.kernels.contracts.cpu.sweep import PlaneSweep
 from bslite.kernels.cpu.gemm.plane_tile import plane_tile
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.record import planes_of, reader
 from bslite.kernels.cpu.vector.memory import (
@@ -174,7 +174,7 @@ def _finish(s, c, lines, pixels, y, residual):
         to += y_line
         residual += r_line
     if activation:
-        call_activation(activation, y, lines, y_line, pixels, s.act_a_cell)
+        activate(activation, y, lines, y_line, pixels, s.act_a_cell)
 
 
 @step_kernel(ConvPlanes)

@@ -14,7 +14,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.windows import AvgPool, MaxPool
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import band_of, reader
 from bslite.kernels.cpu.vector.memory import load, load_int, load_some, store, store_some
@@ -166,7 +166,7 @@ def _pool(contract, four, one, run):
                     pixel += 1
                 if activation:
                     target += begin * y_pixel
-                    call_activation(activation, target, end - begin, y_pixel, channels, s.act_a_cell)
+                    activate(activation, target, end - begin, y_pixel, channels, s.act_a_cell)
 
     return step_kernel(contract)(pool)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.contracts.cpu.windows import AvgPlanes, MaxPlanes, Planes
-from bslite.kernels.cpu.math.activation import call_activation
+from bslite.kernels.cpu.math.activation import activate
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import planes_of, reader
 from bslite.kernels.cpu.vector.memory import (
@@ -171,7 +171,7 @@ def _planes(contract: type[Planes], combine, combine_one, neutral, summed):
                     along_1(reduced, lines, whole, 1, 0, pixels, shares, y, y_line,
                             affine, scale, shift, lo, hi)  # fmt: skip
                 if activation:
-                    call_activation(activation, y, lines, y_line, pixels, s.act_a_cell)
+                    activate(activation, y, lines, y_line, pixels, s.act_a_cell)
                 line += lines
                 y += lines * y_line
 
