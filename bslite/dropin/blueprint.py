@@ -78,6 +78,11 @@ class Blueprint:
         return [p for p in self.parts if p.in_bslite]
 
     @property
+    def grows(self) -> bool:
+        """Whether sizes of a cache are free in it, and what runs it is the same for all of them."""
+        return bool(self.capture.growing) and not self.capture.counters and self.direct is None
+
+    @property
     def lacking(self) -> list[Refusal]:
         """The operations that bslite does not have, in the form that the graph calls them."""
         return [r for r in self.refused if not r.grows]

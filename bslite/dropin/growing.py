@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from bslite.dropin.signature import Key
 from bslite.dropin.structure import GROWS
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.graph import Graph
@@ -65,6 +66,41 @@ def _is_pair(value: Any) -> bool:
 def too_short(tensors: Sequence[Tensor], grows: Sequence[int | None]) -> bool:
     """Whether a size that grows is one, which torch.export takes for fixed."""
     return any(axis is not None and t.shape[axis] == 1 for t, axis in zip(tensors, grows, strict=False))
+
+
+class Grown:
+    """A call whose trace leaves sizes free, with tensors of ``key``: the next ones, which differ from it in
+    these alone, are served alike.
+    """
+
+    def __init__(self, key: Key, graph: Graph, growing: Collection[Any]) -> None:
+        (self._arguments, said), self._values = key
+        self._said = [
+            (shape, _free(node.meta["val"].shape, growing), rest)
+            for (shape, _, *rest), node in zip(said, _inputs(graph), strict=True)
+        ]
+
+    def serves(self, key: Key) -> bool:
+        """Whether a call of ``key`` is such a one; whether its sizes suit the trace is to be asked yet."""
+        (arguments, said), values = key
+        return (arguments, values, len(said)) == (self._arguments, self._values, len(self._said)) and all(
+            rest == known and _alike(shape, first, free)
+            for (shape, _, *rest), (first, free, known) in zip(said, self._said, strict=True)
+        )
+
+
+def _free(traced: Sequence[Any], growing: Collection[Any]) -> list[int]:
+    """The axes whose sizes say nothing but how much has grown."""
+    return [a for a, n in enumerate(traced) if not isinstance(n, int) and n.node.expr.free_symbols <= growing]
+
+
+def _alike(shape: Sequence[int], first: Sequence[int], free: Collection[int]) -> bool:
+    """Whether sizes are the same but for ``free`` axes, which are longer than one: that a trace takes for
+    fixed.
+    """
+    return len(shape) == len(first) and all(
+        n > 1 if a in free else n == m for a, (n, m) in enumerate(zip(shape, first, strict=True))
+    )
 
 
 def left_free(axes: Collection[int]) -> Any:

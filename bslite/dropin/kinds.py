@@ -26,6 +26,7 @@ from bslite.frontends.torch.tracing.following import enquires, sizes_of_values
 Tensor = torch.Tensor
 MAX_FAMILIES = 16  # kinds of calls that differ in sizes alone: beyond, the least recently used is dropped
 MAX_SEEN = 256
+MAX_CALLS = 512  # shapes and strides known, over all specialisations
 MUCH = 0.05  # share of the flops that torch runs, for which a trace that holds for values is worth while
 MAX_TRACES = 6  # of calls that differ only in numbers that an object holds, or in values that decide sizes
 
@@ -51,6 +52,11 @@ class Kind:
 
     blueprint: Blueprint | InTorch
     shapes: dict[tuple[tuple[int, ...], ...], int] = field(default_factory=dict)
+
+    def note(self, tensors: Sequence[Tensor]) -> None:
+        """It serves calls with these tensors."""
+        if len(self.shapes) < MAX_CALLS:
+            self.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
 
     def operations(self) -> int:
         """Those of its trace."""

@@ -1,14 +1,13 @@
 """The call of a wrapped module: find or make the specialisation for the call, or run torch."""
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from bslite.arithmetic import current, precision
-from bslite.cache import Recent
 from bslite.dropin import casting, place, reasons
 from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint, Executable
@@ -20,6 +19,7 @@ from bslite.dropin.noted import Noted
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.shell import reachable_tensors
 from bslite.dropin.signature import Key, Unsignable, signature
+from bslite.dropin.state import Run, State
 from bslite.dropin.structure import counted
 from bslite.dropin.watch import Watch
 from bslite.engines.common.pause import no_collection
@@ -28,23 +28,10 @@ from bslite.frontends.torch.checks import in_training
 from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
-Run = Callable[[Sequence[Tensor], Sequence[Any]], Any]  # tensors and objects among the arguments
 SLOT = "_bslite_runner"  # the attribute of a wrapped module that holds its runner
-MAX_CALLS = 512  # shapes and strides known, over all specialisations
 CALLS = 4  # that torch runs, and for each that bslite does, before a layer is let alone
 MAX_RESTARTS = 3  # in a row, after changes to the module, before it is left to torch
 NOTHING = InTorch("nothing of it runs in bslite, see bslite.report", loud=False)
-
-
-@dataclass
-class State:
-    """All that is valid for the present weights."""
-
-    watch: Watch
-    calls: Recent[Key, Run | InTorch] = field(default_factory=lambda: Recent(MAX_CALLS))
-    executables: dict[Key, Executable] = field(default_factory=dict)
-    first: ModelSpec | None = None  # the first model made, whose packed weights others share
-    used: bool = False
 
 
 class Runner:
@@ -236,11 +223,11 @@ class Runner:
     def _current(self) -> State:
         """The state for the present weights."""
         state = self._state
-        if state is not None and not _changed(state.watch):
+        if state is not None and not state.watch.changed():
             return state
         with self._lock, no_collection:
             state = self._state
-            if state is not None and not _changed(state.watch):
+            if state is not None and not state.watch.changed():
                 return state
             restart = state is None or state.watch.structure_changed()
             watch = self._watch(None if restart or state is None else state.watch)
@@ -290,9 +277,10 @@ class Runner:
             key = (key[0], self.kinds.values(args, kwargs, tensors))
             if (known := state.calls.find(key)) is not None:
                 return known
+            if (grown := state.grown_from(key, tensors)) is not None:
+                return state.calls.put(key, grown)
             found, specialised = self._kind(args, kwargs, tensors, objects)
-            if len(specialised.shapes) < MAX_CALLS:
-                specialised.shapes.setdefault(tuple(tuple(t.shape) for t in tensors), 0)
+            specialised.note(tensors)
             run: Run | InTorch
             blueprint = specialised.blueprint
             if isinstance(blueprint, InTorch):
@@ -311,7 +299,10 @@ class Runner:
                     if self.options.fallback == "error" and isinstance(e, UnsupportedError):
                         raise
                     run = InTorch(str(e))
-            return state.calls.put((key[0], self.kinds.values(args, kwargs, tensors)), run)
+            key = (key[0], self.kinds.values(args, kwargs, tensors))
+            if not isinstance(run, InTorch):
+                state.note(key, specialised, run)
+            return state.calls.put(key, run)
 
     def _executable(
         self, state: State, found: Key, blueprint: Blueprint, tensors: Sequence[Tensor]
@@ -339,7 +330,7 @@ class Runner:
             for key, other in list(state.executables.items()):
                 if any(serves(m.spec, o.spec) for o in other.models for m in executable.models if m is not o):
                     del state.executables[key]  # to be made again, of these models
-                    state.calls.clear()
+                    state.forget_calls()
             state.executables[found] = executable
         return executable
 
@@ -365,7 +356,7 @@ class Runner:
     def _forgotten(self, key: Key) -> None:
         if self._state is not None:
             self._state.executables.pop(key, None)
-            self._state.calls.clear()
+            self._state.forget_calls()
 
 
 def runner_of(module: Any) -> Runner:
@@ -375,7 +366,3 @@ def runner_of(module: Any) -> Runner:
         raise InputError(f"expected a module made by bslite.optimize, got {type(module).__name__}")
     found: Runner = runner.__get__(module)
     return found
-
-
-def _changed(watch: Watch) -> bool:
-    return watch.structure_changed() or watch.tensors_changed() or watch.values_changed()

@@ -14,6 +14,7 @@ Tensor = torch.Tensor
 Key = tuple[Any, ...]
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _TENSORS = (Tensor, torch.nn.Parameter)
+_PLACE = ("a tensor",)  # where one is among the arguments
 
 
 class Unsignable(Exception):
@@ -21,24 +22,29 @@ class Unsignable(Exception):
 
 
 def signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Key, list[Tensor], list[Any]]:
-    """A key that two calls share only if the same program serves both; the tensors and objects in order."""
+    """A key that two calls share only if the same program serves both; the tensors and objects in order. The
+    key is a pair: what is not in tensors, and what is said of each of these.
+    """
     tensors: list[Tensor] = []
     objects: list[Any] = []
+    said: list[Key] = []
 
     def read(value: Any) -> Key:
         if type(value) in _TENSORS:
             tensors.append(value)
             if value.layout is not torch.strided:
-                return value.layout, value.shape, value.dtype
-            return value.shape, value.stride(), value.dtype, value.device, value.is_neg()
+                said.append((value.layout, value.shape, value.dtype))
+            else:
+                said.append((value.shape, value.stride(), value.dtype, value.device, value.is_neg()))
+            return _PLACE
         return _nested(value, read, tensors, objects)
 
     key: Key = tuple([read(a) for a in args])
     if (cast := casting.noted()) is not None:
         key = cast, key
     if kwargs:
-        return (key, tuple([(k, read(v)) for k, v in kwargs.items()])), tensors, objects
-    return key, tensors, objects
+        key = key, tuple([(k, read(v)) for k, v in kwargs.items()])
+    return (key, tuple(said)), tensors, objects
 
 
 def kind(

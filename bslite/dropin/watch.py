@@ -10,25 +10,30 @@ The version counters of the tensors show most writes. Writes through NumPy and `
 counters alone; a digest of words sampled from every tensor shows those. Neither shows a write that leaves the
 counter alone and misses all sampled words, such as one element of a large weight through ``.data``; after
 such a write call `bslite.dropin.refresh`.
+
+Most calls need not ask for each: a `Glance` says that no dict and no tensor has changed.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import chain
 from operator import attrgetter, getitem, is_
 from typing import Any
 
 import torch
 
+from bslite.dropin.glance import Glance
 from bslite.dropin.inside import CALL, Stand
 from bslite.dropin.making import made_anew
 from bslite.dropin.noted import Noted, settle
 from bslite.dropin.structure import attributes_of
-from bslite.dropin.surroundings import Surroundings
+from bslite.dropin.surroundings import PLAIN, Surroundings
 from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
 
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
+LEAST = 8  # calls that a glance is to serve, or none is made again
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
@@ -79,12 +84,47 @@ class Watch:
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
         self._digest = digest_of(self.tensors)
+        self._containers, self._copies = _within(self._attributes, self._seen)
         self.note()
+        self._glance: Glance | None = None
+        self._glances = LEAST
+        self._look()
 
     def note(self) -> None:
         """Compare with the present values from now on."""
         self._versions = list(map(_version, self._counted))
         self._known = self._digest()
+
+    def _look(self) -> None:
+        """Make the glance by which the next calls see that nothing has changed, unless the last one that was
+        made has served few of them.
+        """
+        worth, self._glance = self._glances >= LEAST and not self._notes, None
+        if worth:
+            with suppress(LookupError):
+                self._glance = Glance((*self._attributes, *self._dicts, *self._hooks), self.tensors)
+                self._glances = 0
+
+    def changed(self) -> bool:
+        """Whether anything has."""
+        if self._glance is not None and self._as_seen(self._glance):
+            self._glances += 1
+            return False
+        if self.structure_changed() or self.tensors_changed() or self.values_changed():
+            return True
+        if self._glance is not None:
+            self._look()
+        return False
+
+    def _as_seen(self, glance: Glance) -> bool:
+        """Whether a glance, and what it does not see, say that nothing has changed."""
+        return (
+            glance.same()
+            and _equal(self._containers, self._copies)
+            and (self._noted is None or self._noted.places is self._places)
+            and not self.surroundings.changed()
+            and self._digest() == self._known
+        )
 
     def structure_changed(self) -> bool:
         """Whether what was traced may not hold any more."""
@@ -120,6 +160,20 @@ class Watch:
         return any(map(_requires_grad, self._parameters))
 
 
+def _within(attributes: list[dict[str, Any]], seen: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
+    """The attributes that are compared by what is in them, and their copies."""
+    pairs = [
+        (own[k], copy) for own, kept in zip(attributes, seen, strict=True) for k, copy in kept.items()
+        if own[k] is not copy and not _fixed(copy)
+    ]  # fmt: skip
+    return [value for value, _ in pairs], [copy for _, copy in pairs]
+
+
+def _fixed(value: Any) -> bool:
+    """Whether a value cannot change."""
+    return isinstance(value, PLAIN) or (type(value) is tuple and all(map(_fixed, value)))
+
+
 def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
     """The digest of the CPU tensors among ``tensors``."""
     dense = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()]
@@ -141,7 +195,7 @@ def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _equal(some: list[dict[str, Any]], others: list[dict[str, Any]]) -> bool:
+def _equal(some: list[Any], others: list[Any]) -> bool:
     try:
         return others == some  # what was seen on the left
     except Exception:  # an attribute that does not compare, such as a tensor, is another one
