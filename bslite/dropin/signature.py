@@ -75,7 +75,7 @@ def kind(
             return "tensor", shape, value.dtype, value.device
         if loose and objects and type(value) is int:
             return (int,)
-        return _nested(value, read, [], objects, exact=False, counters=counters)
+        return _nested(value, read, [], objects, counters)
 
     objects: list[Any] = []
     return (
@@ -87,7 +87,7 @@ def kind(
 
 
 def _nested(
-    value: Any, read: Callable[[Any], Key], tensors: list[Tensor], objects: list[Any], exact: bool = True,
+    value: Any, read: Callable[[Any], Key], tensors: list[Tensor], objects: list[Any],
     counters: Collection[Counter] = (),
 ) -> Key:  # fmt: skip
     cls = type(value)
@@ -112,7 +112,7 @@ def _nested(
                 return "again", place
         own = len(objects)
         objects.append(value)
-        counts = {} if exact else lengths(vars(value))
+        counts = lengths(vars(value))  # which the tensors' sizes say as well
         counts |= {name: "" for place, name in counters if place == own}
         return cls, *[(k, ("length", counts[k]) if k in counts else read(v)) for k, v in vars(value).items()]
     raise Unsignable(f"an argument is a {cls.__name__}")

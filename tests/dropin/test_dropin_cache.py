@@ -10,6 +10,7 @@ from support.dropin_models import F, agree, nn, torch, wrapped
 from support.torch_modules import Made
 
 import bslite
+from bslite.dropin.kinds import Kinds
 from bslite.engines.cpu import constants, engine
 
 VOCABULARY, WIDTH, HEADS = 50, 32, 4
@@ -123,6 +124,36 @@ def test_a_cache_grows_without_another_trace_or_plan(batch: int, masked: bool, d
     assert re.search(rf"inputs .*4 x \[{batch}, \d+, 5 to \d+, \d+\]", str(report)), str(report)
     models = [m for e in fast._bslite_runner._state.executables.values() for m in e.models]
     assert all(len(m._calls) <= 1 for m in models)
+
+
+def test_longer_caches_are_served_as_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Decoder().eval()
+    fast = wrapped(net)
+    for _ in steps(fast, 1, masked=True, tokens=3):
+        pass
+    sought = []
+    find = Kinds.find
+    monkeypatch.setattr(Kinds, "find", lambda self, *args: sought.append(args) or find(self, *args))
+    for (ours, _), (theirs, _) in zip(*(steps(m, 1, True, 9) for m in (fast, net)), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    assert not sought
+    cache = Cache()
+    with torch.no_grad():
+        net(ids(1, 5), cache, torch.ones(1, 5))
+        held = copy.deepcopy(cache)
+        mask = torch.ones(1, 6, dtype=torch.float64)  # another dtype, of sizes that suit
+        torch.testing.assert_close(
+            fast(ids(1, 1), cache, mask)["logits"], net(ids(1, 1), held, mask)["logits"], rtol=1e-4, atol=1e-5
+        )
+        assert len(sought) == 1
+        short = Cache()
+        net(ids(1, 1), short, torch.ones(1, 1))  # one token, which a trace would take for fixed
+        held = copy.deepcopy(short)
+        mask = torch.ones(1, 2)
+        torch.testing.assert_close(
+            fast(ids(1, 1), short, mask)["logits"], net(ids(1, 1), held, mask)["logits"], rtol=1e-4, atol=1e-5
+        )
+        assert len(sought) == 2
 
 
 class Pairs(nn.Module):

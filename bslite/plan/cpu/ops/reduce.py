@@ -30,7 +30,26 @@ AXES = Reduce.AXES  # loops of the kernel over the kept axes, and over the reduc
 ANY_ORDER = ("amax", "amin")  # what is found does not depend on the order: nothing need be moved for it
 PAIR_NORMS = ("l2_norm", "sum_square")  # with a step for pairs, which adds as others do
 COUNTED = 1 << 24  # float32 counts so far
+LONG = 1 << 15  # elements that are reduced in parts
+LEAST, MOST_PARTS = 1 << 13, 32  # elements of a part
 RUN = 2  # registers of lanes that the kernel takes at once
+
+
+class _InParts(NamedTuple):
+    """The reduction of each part, and then of their results."""
+
+    of_each: str
+    then: str
+
+
+PARTS = {
+    "sum": _InParts("sum", "sum"),
+    "mean": _InParts("sum", "mean"),
+    "log_sum": _InParts("sum", "log_sum"),
+    "l1_norm": _InParts("l1_norm", "sum"),
+    "sum_square": _InParts("sum_square", "sum"),
+    **{op: _InParts(op, op) for op in ("l2_norm", "logsumexp", "amax", "amin")},
+}
 
 
 class _Results(NamedTuple):
@@ -67,7 +86,11 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     flag = b.flag(layer.name, BEYOND) if integers else x.start
     results = _Results(count, divisor(layer, count), int(node.attrs.get("last", False)))
     function = Reduction(node.op, inner in axes, integers)
-    if not _reduce_step(b, function, x, target, axes, kept, inner, results, flag):
+    if function.rows and not integers and (cut := _parts(b, node.op, x, axes, kept, inner)) is not None:
+        last = len(kept)
+        then = Reduction(PARTS[node.op].then, True)
+        assert _reduce_step(b, then, cut, target, (last,), range(last), last, results, flag), layer.name
+    elif not _reduce_step(b, function, x, target, axes, kept, inner, results, flag):
         # In three loops, lanes and the order of the sums as they would be.
         outer, inside = [a for a in kept if a != inner], [a for a in axes if a != inner]
         parts = [size_of(tuple(shape[a] for a in found)) for found in (outer, inside, [inner])]
@@ -82,6 +105,32 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         target = shaped.permute([order.index(a) for a in kept])
     if target is not y:
         b.copy(target, y)
+
+
+def _parts(
+    b: CpuBuilder, op: str, x: View, axes: Sequence[int], kept: Sequence[int], inner: int
+) -> View | None:
+    """Where much is reduced to a result, append the reduction of parts, which threads share, and return their
+    results behind the kept axes. What is reduced alone decides, not how often: in a batch as alone.
+    """
+    shape = x.shape
+    count = size_of(tuple(shape[a] for a in axes))
+    if op not in PARTS or count < LONG:
+        return None
+    axis = next((a for a in axes if a != inner and shape[a] > 1), inner)
+    most = min(MOST_PARTS, count // LEAST)
+    parts = next((n for n in range(most, 1, -1) if shape[axis] % n == 0), 1)
+    if parts == 1:
+        return None
+    each = shape[axis] // parts
+    cut = View(
+        x.buffer, x.offset, (*shape[:axis], each, *shape[axis + 1 :], parts),
+        (*x.strides, each * x.strides[axis]),
+    )  # fmt: skip
+    y = b.dense((*(shape[a] for a in kept), parts))
+    results, beside = _Results(count // parts, 1.0, 0), (*kept, len(shape))
+    done = _reduce_step(b, Reduction(PARTS[op].of_each, True), cut, y, axes, beside, inner, results, x.start)
+    return y if done else None
 
 
 def _inner_of_place(x: View, axis: int, kept: Sequence[int]) -> int:
