@@ -1,4 +1,4 @@
-"""Reductions of much to few results, which threads share: the same bits for any of them, alone or in a batch."""
+"""Reductions of much, which threads share: the same bits for any number of them, alone or in a batch."""
 
 import numpy as np
 import pytest
