@@ -25,7 +25,7 @@ def test_call(benchmark: Any, name: str) -> None:
 def test_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
     code = dropin_overhead.main(["--rounds", "3", "--calls", "5"])
     text = capsys.readouterr().out
-    for name in ("eager", "wrapped", "engine", "watch"):
+    for name in ("eager", "wrapped", "engine", "watch", "network", "watch then"):
         assert f"\n{name}" in text
     assert (code == 1) == ("FAILED" in text)
 

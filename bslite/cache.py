@@ -207,7 +207,7 @@ class Recent(Generic[K, V]):
     def find(self, key: K) -> V | None:
         """The value of ``key``, which counts as a use of it; None if there is none."""
         last = self._last
-        if last is not None and last[0] is key:
+        if last is not None and last[0] == key:
             return last[1]
         with self._lock:
             if key not in self._values:

@@ -60,7 +60,7 @@ class Runner:
         if (cast := casting.around()) is not None:
             with casting.aside(cast):
                 return self(args, kwargs)
-        trains = self._trains(args, kwargs)
+        trains = (torch.is_grad_enabled() or bool(self.options.training)) and self._trains(args, kwargs)
         if self.module.__dict__["training"] and not trains and any(map(in_training, self.module.modules())):
             return self._run_torch(InTorch(reasons.TRAINING), args, kwargs)
         if around := reasons.outside() or (reasons.CASTS if trains and casting.noted() else ""):

@@ -22,12 +22,12 @@ from typing import Any
 
 import torch
 
-from bslite.dropin.glance import Glance
 from bslite.dropin.inside import CALL, Stand
 from bslite.dropin.making import made_anew
 from bslite.dropin.noted import Noted, settle
 from bslite.dropin.structure import attributes_of
 from bslite.dropin.surroundings import PLAIN, Surroundings
+from bslite.engines.cpu.glance import Glance
 from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
 

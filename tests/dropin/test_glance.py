@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 import bslite
-from bslite.dropin import glance
-from bslite.dropin.glance import Glance
 from bslite.dropin.runner import runner_of
 from bslite.dropin.watch import LEAST, Watch
+from bslite.engines.cpu import glance
+from bslite.engines.cpu.glance import Glance
 
 needs_tags = pytest.mark.skipif(sys.version_info >= (3, 14), reason="dicts have no number of changes")
 

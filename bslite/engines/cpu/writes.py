@@ -2,11 +2,13 @@
 
 import ctypes
 from collections.abc import Iterable
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from bslite.engines.cpu.glance import Glance
 from bslite.spec import ModelSpec
 
 _version = attrgetter("_version")
@@ -38,11 +40,18 @@ class Writes:
         self._owners: list[Any] = [t for t in spec.owners if not t.is_inference()]  # those have no counter
         self._arrays = list(spec.params.values())
         self._digest = Digest((a.ctypes.data, a.nbytes // 8) for a in self._arrays)
-        self._known = self._state()
+        self._known = self._digest()
+        self._versions = list(map(_version, self._owners))
+        self._glance: Glance | None = None
+        with suppress(LookupError):
+            self._glance = Glance((), self._owners)
 
     def seen(self) -> bool:
         """Whether the parameters were written to since this was made."""
-        return self._state() != self._known
+        return not self._as_counted() or self._digest() != self._known
 
-    def _state(self) -> tuple[list[int], int]:
-        return list(map(_version, self._owners)), self._digest()
+    def _as_counted(self) -> bool:
+        """Whether the counters of their owners are as they were."""
+        if self._glance is not None and self._glance.same():
+            return True
+        return self._versions == list(map(_version, self._owners))

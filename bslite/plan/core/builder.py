@@ -266,6 +266,19 @@ class Builder(Generic[M, T, S]):
         assert 0 <= start <= stop <= view.shape[2], (name, other)
         return view if (start, stop) == (0, view.shape[2]) else view.slice(2, start, stop)
 
+    def row_major(self, name: str) -> View:
+        """A row-major view, which the layer making ``name`` writes and which becomes its value: the caller's
+        array, if the output goes there as it is, else a new buffer.
+        """
+        shape, given = self.shapes[name], self._direct.get(name)
+        plain = contiguous(shape)
+        if given is not None and given.strides == plain and plain[self.inner(name) :] == (1,):
+            home = self.write(name)  # or another place that it has
+            if home == given:
+                return home
+        self.alias(name, view := self.dense(shape))
+        return view
+
     def alias(self, name: str, view: View) -> None:
         """Record that ``name`` is another view of memory that already holds it."""
         self.values[name] = view

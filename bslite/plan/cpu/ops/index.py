@@ -35,7 +35,7 @@ def lower_gather(b: CpuBuilder, layer: Layer) -> None:
     """Lower `gather`: copies runs of the axes behind the axis from a dense table."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(x.shape)
-    y = b.dense(b.shapes[layer.name])
+    y = b.row_major(layer.name)
     count, outer = size_of(indices.shape), size_of(x.shape[:axis])
     cycles = 0.5 * size_of(y.shape) + 8.0 * outer * count
     parts = max(1, min(count, item_count(b.machine, cycles) // outer))
@@ -44,7 +44,6 @@ def lower_gather(b: CpuBuilder, layer: Layer) -> None:
         inner=size_of(x.shape[axis + 1 :]), count=count, parts=parts,
     )  # fmt: skip
     step(b, record, outer * parts, [x, indices], [y])
-    b.alias(layer.name, y)
 
 
 def _lines(b: CpuBuilder, x: View, indices: View, axis: int) -> tuple[int, Lines]:
@@ -70,11 +69,10 @@ def lower_gather_elements(b: CpuBuilder, layer: Layer) -> None:
     """Lower `gather_elements`, line by line along the axis."""
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     axis = layer.node.attrs["axis"] % len(x.shape)
-    y = b.dense(indices.shape)
+    y = b.row_major(layer.name)
     items, lines = _lines(b, x, indices, axis)
     flag = axis_flag(b, layer, axis, x.shape[axis])
     step(b, GatherElements(x.start, indices.start, y.start, flag, lines), items, [x, indices], [y])
-    b.alias(layer.name, y)
 
 
 @CPU.register("scatter_elements")
@@ -101,7 +99,7 @@ def lower_gather_nd(b: CpuBuilder, layer: Layer) -> None:
     x, indices = (b.flat(b.values[name]) for name in layer.node.inputs)
     batch, depth = layer.node.attrs["batch_dims"], indices.shape[-1]
     along = slice(batch, batch + depth)
-    y = b.dense(b.shapes[layer.name])
+    y = b.row_major(layer.name)
     at = _coordinates(b, indices, x.shape[along], x.strides[along])
     each, items = share_rows(b.machine, at.count, at.count * (CELL_CYCLES * depth + at.inner))
     record = GatherND(
@@ -109,7 +107,6 @@ def lower_gather_nd(b: CpuBuilder, layer: Layer) -> None:
         per_batch=size_of(indices.shape[batch:-1]), batch_bytes=4 * size_of(x.shape[batch:]), item_count=each,
     )  # fmt: skip
     step(b, record, items, [x, indices], [y])
-    b.alias(layer.name, y)
 
 
 @CPU.register("scatter_nd")

@@ -26,7 +26,7 @@ def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
     """Lower `one_hot`, line by line along the new axis."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     axis = attrs["axis"] % (len(x.shape) + 1)
-    y = b.dense(b.shapes[layer.name])
+    y = b.row_major(layer.name)
     places = size_of(x.shape)
     each, items = share_rows(b.machine, places, CELL_CYCLES * size_of(y.shape))
     off, on = one_hot_numbers(layer)
@@ -35,7 +35,6 @@ def lower_one_hot(b: CpuBuilder, layer: Layer) -> None:
         off, attrs["strict"],
     )  # fmt: skip
     step(b, record, items, [x], [y])
-    b.alias(layer.name, y)
 
 
 @CPU.register("sequence_lengths")

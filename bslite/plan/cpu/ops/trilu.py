@@ -13,9 +13,8 @@ def lower_trilu(b: CpuBuilder, layer: Layer) -> None:
     """Lower `trilu`, row by row: zeros, the kept elements, zeros."""
     x, attrs = b.flat(b.values[layer.node.inputs[0]]), layer.node.attrs
     height, width = x.shape[-2:]
-    y, rows = b.dense(x.shape), size_of(x.shape[:-1])
+    y, rows = b.row_major(layer.name), size_of(x.shape[:-1])
     item_rows, items = share_rows(b.machine, rows, rows * (20.0 + 2.0 * width / b.machine.lanes))
     diagonal = max(-height, min(attrs["diagonal"], width))
     record = Trilu(x.start, y.start, height, width, attrs["upper"], diagonal, rows, item_rows)
     step(b, record, items, [x], [y])
-    b.alias(layer.name, y)

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 WHOLE, HALF = -1, (1 << 32) - 1
 WORDS = 20  # of a tensor's memory that are looked through
@@ -40,8 +39,8 @@ class Places(NamedTuple):
 class Glance:
     """Whether dicts and tensors are what they were when this was made. The owner keeps them alive."""
 
-    def __init__(self, dicts: Iterable[dict[str, Any]], tensors: Iterable[torch.Tensor]) -> None:
-        """Raises LookupError if their memory does not say."""
+    def __init__(self, dicts: Iterable[dict[str, Any]], tensors: Iterable[Any]) -> None:
+        """``tensors`` are torch's. Raises LookupError if their memory does not say."""
         from bslite.kernels.cpu.runtime.glance import glance
 
         tag, places = tag_of_dicts(), places_of_tensors()
@@ -78,7 +77,7 @@ def _in_order(words: list[int]) -> npt.NDArray[np.int64]:
     return rows[np.argsort(rows[:, 0])]
 
 
-def _see(tensor: torch.Tensor, places: Places, inside: list[int], behind: list[int]) -> None:
+def _see(tensor: Any, places: Places, inside: list[int], behind: list[int]) -> None:
     """Append what is to be seen of a tensor: words of its own, and of what these say is its own."""
     storage, own = tensor.untyped_storage(), tensor._cdata
     inside += (
@@ -144,6 +143,8 @@ def places_of_tensors() -> Places | None:
 
 
 def _found() -> Places:
+    import torch
+
     with torch.inference_mode(False):
         # Of memory of the allocator's a storage says twice where it is: once for whom to give it back to.
         base, other = torch.from_numpy(np.zeros(64, np.float32)), torch.zeros(64)
