@@ -15,7 +15,6 @@ Most calls need not ask for each: a `Glance` says that no dict and no tensor has
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import chain
 from operator import attrgetter, getitem, is_
 from typing import Any
@@ -84,8 +83,9 @@ class Watch:
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
         self._digest = digest_of(self.tensors)
-        self._containers, self._copies = _within(self._attributes, self._seen)
         self.note()
+        self._containers: list[Any] = []
+        self._copies: list[Any] = []
         self._glance: Glance | None = None
         self._glances = LEAST
         self._look()
@@ -95,26 +95,33 @@ class Watch:
         self._versions = list(map(_version, self._counted))
         self._known = self._digest()
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         """Make the glance by which the next calls see that nothing has changed, unless the last one that was
-        made has served few of them.
+        made has served few of them. Return whether something has, before the glance.
         """
         worth, self._glance = self._glances >= LEAST and not self._notes, None
-        if worth:
-            with suppress(LookupError):
-                self._glance = Glance((*self._attributes, *self._dicts, *self._hooks), self.tensors)
-                self._glances = 0
+        if not worth:
+            return False
+        try:
+            self._containers, self._copies = _within(self._attributes, self._seen)
+            glance = Glance((*self._attributes, *self._dicts, *self._hooks), self.tensors)
+        except LookupError:
+            return False
+        if self._asked():  # another thread changed it meanwhile
+            return True
+        self._glance, self._glances = glance, 0
+        return False
 
     def changed(self) -> bool:
         """Whether anything has."""
         if self._glance is not None and self._as_seen(self._glance):
             self._glances += 1
             return False
-        if self.structure_changed() or self.tensors_changed() or self.values_changed():
-            return True
-        if self._glance is not None:
-            self._look()
-        return False
+        return self._asked() or (self._glance is not None and self._look())
+
+    def _asked(self) -> bool:
+        """Whether anything has changed, by asking for each thing."""
+        return self.structure_changed() or self.tensors_changed() or self.values_changed()
 
     def _as_seen(self, glance: Glance) -> bool:
         """Whether a glance, and what it does not see, say that nothing has changed."""
@@ -161,10 +168,10 @@ class Watch:
 
 
 def _within(attributes: list[dict[str, Any]], seen: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
-    """The attributes that are compared by what is in them, and their copies."""
+    """The attributes that are compared by what they are equal to, and what was seen of them."""
     pairs = [
         (own[k], copy) for own, kept in zip(attributes, seen, strict=True) for k, copy in kept.items()
-        if own[k] is not copy and not _fixed(copy)
+        if k in own and own[k] is not copy and not _fixed(copy)
     ]  # fmt: skip
     return [value for value, _ in pairs], [copy for _, copy in pairs]
 
@@ -177,6 +184,7 @@ def _fixed(value: Any) -> bool:
 def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
     """The digest of the CPU tensors among ``tensors``."""
     dense = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()]
+    dense = [t for t in dense if t.data_ptr()]  # no storage that was made empty
     return Digest((t.data_ptr(), _words(t)) for t in dense)
 
 

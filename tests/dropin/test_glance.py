@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,11 +10,17 @@ from torch import nn
 
 import bslite
 from bslite.dropin.runner import runner_of
-from bslite.dropin.watch import LEAST, Watch
+from bslite.dropin.watch import LEAST, Watch, digest_of
 from bslite.engines.cpu import glance
 from bslite.engines.cpu.glance import Glance
 
-needs_tags = pytest.mark.skipif(sys.version_info >= (3, 14), reason="dicts have no number of changes")
+FOUND = glance.tag_of_dicts() is not None
+needs_tags = pytest.mark.skipif(not FOUND, reason="dicts have no number of changes")
+
+
+def test_the_words_are_found() -> None:
+    assert FOUND or sys.version_info >= (3, 13)
+    assert glance.places_of_tensors() is not None
 
 
 def net() -> nn.Sequential:
@@ -108,7 +115,7 @@ def test_the_next_call_follows(change: str, tags: bool, monkeypatch: pytest.Monk
         for _ in range(3):
             fast(x)
         watch = runner_of(fast)._state.watch  # type: ignore[union-attr]
-        assert (watch._glance is not None) == (tags and sys.version_info < (3, 14))
+        assert (watch._glance is not None) == (tags and FOUND)
         CHANGES[change](module)
         torch.testing.assert_close(fast(x), module(x), rtol=1e-5, atol=1e-6)
 
@@ -119,6 +126,78 @@ def test_containers_are_compared_by_what_is_in_them() -> None:
     assert not watch.changed()
     module.note[1].append(3)  # type: ignore[union-attr, operator]
     assert watch.changed()
+
+
+@dataclass
+class Held:
+    n: float
+
+
+@pytest.mark.parametrize("kind", ["list", "object", "set"])
+def test_what_takes_an_equal_ones_place_is_compared_from_then_on(kind: str) -> None:
+    make = {"list": lambda: [1.0, 2.0], "object": lambda: Held(1.0), "set": lambda: {1.0}}[kind]
+    module = net()
+    module.held = make()
+    watch = Watch(module)
+    for _ in range(LEAST):
+        assert not watch.changed()
+    module.held = given = make()
+    for _ in range(2):
+        assert not watch.changed()
+    if isinstance(given, Held):
+        given.n = 5.0
+    elif isinstance(given, list):
+        given[0] = 5.0
+    else:
+        given.add(5.0)
+    assert watch.changed()
+
+
+@needs_tags
+@pytest.mark.parametrize("first", [True, False], ids=["at first", "again"])
+def test_a_change_while_it_is_made_is_seen(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, made = net(), []
+
+    class Slow(Glance):
+        def __init__(self, *args: object) -> None:
+            if made:
+                module[1].eps = 0.5  # by another thread
+            super().__init__(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("bslite.dropin.watch.Glance", Slow)
+    if first:
+        made.append(1)
+        assert Watch(module).changed()
+        return
+    watch = Watch(module)
+    for _ in range(LEAST):
+        assert not watch.changed()
+    made.append(1)
+    module.note = [1, [2]]
+    assert watch.changed()
+
+
+def test_tensors_without_storage_make_none() -> None:
+    sparse = torch.eye(3).to_sparse()
+    with pytest.raises(LookupError):
+        Glance([], [sparse])
+
+
+@pytest.mark.parametrize("size", [16, 64, 4096])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "write", [torch.Tensor.neg_, lambda w: w.mul_(2), lambda w: w.view(-1, 2)[:, 1].neg_()],
+    ids=["signs", "doubled", "every other sign"],
+)  # fmt: skip
+def test_the_digest_sees_writes_of_one_bit_in_each(
+    write: Callable[[torch.Tensor], object], dtype: torch.dtype, size: int
+) -> None:
+    for seed in range(50):
+        weight = torch.randn(size, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+        digest = digest_of([weight])
+        before = digest()
+        write(weight)
+        assert digest() != before
 
 
 @needs_tags
@@ -132,7 +211,7 @@ def test_nothing_is_asked_twice_unless_it_changes(monkeypatch: pytest.MonkeyPatc
     watch._attributes[0]["note"] = [1, [2]]  # an equal one
     for _ in range(LEAST):
         assert not watch.changed()
-    assert len(asked) == 1
+    assert len(asked) == 2  # and once more after the next glance was made
 
 
 @needs_tags

@@ -51,7 +51,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "log_sigmoid": (lambda x: -np.logaddexp(0, -x), 2.0),
     "sin": (np.sin, 2.0),
     "cos": (np.cos, 2.0),
-    "tan": (np.tan, 2.5),
+    "tan": (np.tan, 3.5),
     "asin": (np.arcsin, 2.0),
     "acos": (np.arccos, 2.0),
     "atan": (np.arctan, 2.0),
@@ -242,6 +242,34 @@ def test_sine_near_its_zeros(near: int) -> None:
 PAIRS = {
     "power": vecpow.power, "atan2": vecarc.atan2, "fmod": vecmod.fmod, "remainder": vecmod.remainder,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_angles_near_multiples_of_a_quarter_of_pi(name: str) -> None:
+    """Where the polynomials end, up to where the parts of pi/2 are too few."""
+    n = np.arange(1, 2**20 * 4 / math.pi, 7)
+    x = (n * math.pi / 4).astype(np.float32)
+    x = np.concatenate([x, np.nextafter(x, np.float32(0)), np.nextafter(x, np.float32(2**20))])
+    exact, bound = FUNCTIONS[name]
+    assert ulps(compiled(name)(x), in_float64(exact, x)).max() <= bound
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_a_large_angle_changes_no_other(name: str) -> None:
+    x = np.linspace(-1000, 1000, 64 * LANES).astype(np.float32)
+    far = x.copy()
+    far[::LANES] = [3e6, -1e30, math.inf, math.nan] * 16
+    got, alone = compiled(name)(far), compiled(name)(x)
+    there = np.arange(x.size) % LANES == 0
+    np.testing.assert_array_equal(got[~there], alone[~there])
+    assert ulps(got[there], in_float64(FUNCTIONS[name][0], far[there])).max() <= 1
+
+
+@pytest.mark.parametrize("name", ["sin", "tan", "atan", "asin", "sinh", "asinh", "atanh"])
+def test_zeros_keep_their_sign(name: str) -> None:
+    got = compiled(name)(np.array([0.0, -0.0], np.float32))
+    assert not got.any()
+    assert np.signbit(got).tolist() == [False, True]
 
 
 def run_pairs(name: str, x: Array, y: Array) -> Array:

@@ -2,7 +2,7 @@
 
 A module has hundreds of dicts and tensors. To ask each of them takes tenths of a millisecond at every call,
 more where a large network has just driven them out of the caches. CPython numbers the changes of every dict
-(PEP 509, until 3.13); a tensor's memory says which storage it has, where that is, and how often it was
+(PEP 509, until 3.12); a tensor's memory says which storage it has, where that is, and how often it was
 written to. A kernel compares these words as they lie.
 
 Nothing promises where they lie. So each place is looked for in objects made for that, and what is there has
@@ -47,12 +47,18 @@ class Glance:
         if tag is None or places is None:
             raise LookupError("the memory of dicts or tensors is of another form")
         # Flat lists: thousands of tuples would have Python collect garbage, which takes long.
+        dicts = list(dicts)
+        if not all(isinstance(d, dict) for d in dicts):
+            raise LookupError("what holds attributes is no dict")
         held = [n for d in dicts for n in (id(d) + tag, WHOLE, _word(id(d) + tag))]
         inside: list[int] = []  # words that may be read if those of `held` are the same
         behind: list[int] = []  # and these if those are
-        for t in tensors:
-            held += id(t) + places.tensor, WHOLE, t._cdata
-            _see(t, places, inside, behind)
+        try:
+            for t in tensors:
+                held += id(t) + places.tensor, WHOLE, t._cdata
+                _see(t, places, inside, behind)
+        except (NotImplementedError, RuntimeError, ValueError) as e:  # it has no storage
+            raise LookupError("a tensor is of another form") from e
         self._table = np.concatenate([_in_order(words) for words in (held, inside, behind)])
         self._cell = ctypes.c_int64()
         # Called with the interpreter's lock held, so that two threads do not share the result's cell.

@@ -40,11 +40,11 @@ class Writes:
         self._owners: list[Any] = [t for t in spec.owners if not t.is_inference()]  # those have no counter
         self._arrays = list(spec.params.values())
         self._digest = Digest((a.ctypes.data, a.nbytes // 8) for a in self._arrays)
-        self._known = self._digest()
-        self._versions = list(map(_version, self._owners))
         self._glance: Glance | None = None
         with suppress(LookupError):
             self._glance = Glance((), self._owners)
+        self._known = self._digest()  # after the glance: what is written between the two is asked for
+        self._versions = list(map(_version, self._owners))
 
     def seen(self) -> bool:
         """Whether the parameters were written to since this was made."""

@@ -134,7 +134,7 @@ def reciprocal(builder, x):
 
 @primitive(vec_t, vec_t)
 def reciprocal_root(builder, x):
-    """``1 / sqrt(x)`` within one unit in the last place."""
+    """``1 / sqrt(x)`` within 1.5 units in the last place."""
     if divides():
         return builder.fdiv(all_floats(1.0), llvm_of_lanes(builder, "sqrt", x))
     r = _approximation(builder, "rsqrt", x)
