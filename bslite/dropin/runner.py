@@ -198,9 +198,6 @@ class Runner:
             return [m.spec for e in made for m in e.models]
 
     def _run_torch(self, why: InTorch, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if not (why.inner or why.fault or casting.noted()):
-            self._say(why, False)
-            return self.module.forward(*args, **kwargs)
         stands = self.inside.stands() if why.inner else []
 
         def forward() -> Any:

@@ -1,4 +1,4 @@
-"""Functions of registers as other processors with AVX-512 compute them: `test_vecmath`, in another process.
+"""`test_vecmath` and `test_vecpairs` in another process, as other processors with AVX-512 compute.
 
 Some pick powers of two from a register and divide, others have longer polynomials and approximate
 reciprocals.
@@ -19,7 +19,8 @@ CODE = """
 import pytest
 from bslite.kernels.cpu.vector.target import divides, picks_powers
 assert (picks_powers(), divides()) == {chosen}
-raise SystemExit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", "kernels/test_vecmath.py"]))
+files = ["kernels/test_vecmath.py", "kernels/test_vecpairs.py"]
+raise SystemExit(pytest.main(["-q", "-n", "0", "-p", "no:cacheprovider", *files]))
 """
 
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bslite.engines.cpu.asked import asked
+
 WHOLE, HALF = -1, (1 << 32) - 1
 WORDS = 20  # of a tensor's memory that are looked through
 STORES = 200  # of an attribute, in the form that Python gives an instruction that runs often
@@ -59,18 +61,13 @@ class Glance:
                 _see(t, places, inside, behind)
         except (NotImplementedError, RuntimeError, ValueError) as e:  # it has no storage
             raise LookupError("a tensor is of another form") from e
-        self._table = np.concatenate([_in_order(words) for words in (held, inside, behind)])
-        self._cell = ctypes.c_int64()
-        # Called with the interpreter's lock held, so that two threads do not share the result's cell.
-        self._function = ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * 3)(glance.address)
-        self._arguments = self._table.ctypes.data, len(self._table), ctypes.addressof(self._cell)
+        self._ask = asked(glance, np.concatenate([_in_order(words) for words in (held, inside, behind)]))
         if not self.same():
             raise LookupError("the memory of a tensor is of another form")
 
     def same(self) -> bool:
         """Whether all are what they were."""
-        self._function(*self._arguments)
-        return self._cell.value != 0
+        return self._ask() != 0
 
 
 def _word(address: int) -> int:
@@ -105,7 +102,7 @@ def _see(tensor: Any, places: Places, inside: list[int], behind: list[int]) -> N
 def tag_of_dicts() -> int | None:
     """The offset of the word of a dict that every change of it changes; None if there is none.
 
-    PEP 509 says that no two changes give dicts the same. It follows the number of entries.
+    PEP 509 says that no two changes give dicts the same. It stands behind the number of entries.
     """
 
     class Held:

@@ -1,6 +1,5 @@
 """Notices that parameters were written to: by the counters of the tensors that own them, and by a digest."""
 
-import ctypes
 from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.engines.cpu.asked import asked
 from bslite.engines.cpu.glance import Glance
 from bslite.spec import ModelSpec
 
@@ -22,15 +22,10 @@ class Digest:
     def __init__(self, pieces: Iterable[tuple[int, int]]) -> None:
         from bslite.kernels.cpu.runtime.digest import digest
 
-        self._table = np.array(list(pieces), np.int64).reshape(-1, 2)
-        self._cell = ctypes.c_int64()
-        # Called with the interpreter's lock held, so that two threads do not share the result's cell.
-        self._function = ctypes.PYFUNCTYPE(None, *[ctypes.c_int64] * 3)(digest.address)
-        self._arguments = self._table.ctypes.data, len(self._table), ctypes.addressof(self._cell)
+        self._ask = asked(digest, np.array(list(pieces), np.int64).reshape(-1, 2))
 
     def __call__(self) -> int:
-        self._function(*self._arguments)
-        return self._cell.value
+        return self._ask()
 
 
 class Writes:

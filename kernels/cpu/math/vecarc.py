@@ -1,7 +1,7 @@
 """Inverses of sine, cosine and tangent on vector registers, as polynomials.
 
-Within 2 units in the last place of float32, `atan2` within 3 (tests/kernels/test_vecmath.py). As
-in C99 the inverse sine and cosine of what is beyond 1 are NaN, and signs of zeros count.
+Within 2 units in the last place of float32, `atan2` within 3 (`test_vecmath`, `test_vecpairs`).
+As in C99 the inverse sine and cosine of what is beyond 1 are NaN, and signs of zeros count.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """``x ** y`` on vector registers: the logarithm in float64, where its error times y is still negligible.
 
 Within 0.6 units in the last place of float32; special values as C99's pow (Annex F.10.4.4), tested against it
-(tests/kernels/test_vecmath.py).
+(tests/kernels/test_vecpairs.py).
 """
 
 import math

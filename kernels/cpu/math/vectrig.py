@@ -98,38 +98,40 @@ def _quarters(r, m):
     return _negated_in_second_half(m, if_odd(m, c, s))
 
 
-_sin_far = each_lane(math.sin)
-_cos_far = each_lane(math.cos)
-_tan_far = each_lane(math.tan)
+def _unless_far(near, function):
+    """``near`` of a register; of its lanes that are far out, the C library's ``function``."""
+    of_lanes = each_lane(function)
+
+    @register_jitable
+    def whole(x):
+        y = near(x)
+        if all_less(vabs(x), splat(_FAR)):
+            return y
+        return select_lt(vabs(x), splat(_FAR), y, of_lanes(x))
+
+    return whole
 
 
 @register_jitable
-def sin(x):
-    """Sine."""
+def _sin_near(x):
     r, m = _reduced(x)
-    y = select_eq(x, splat(f(0.0)), x, _quarters(r, m))  # zeros of either sign
-    if all_less(vabs(x), splat(_FAR)):
-        return y
-    return select_lt(vabs(x), splat(_FAR), y, _sin_far(x))
+    return select_eq(x, splat(f(0.0)), x, _quarters(r, m))  # zeros of either sign
 
 
 @register_jitable
-def cos(x):
-    """The cosine, as the sine of x + pi/2."""
+def _cos_near(x):  # the sine of x + pi/2
     r, m = _reduced(x)
-    y = _quarters(r, m + splat(f(1.0)))
-    if all_less(vabs(x), splat(_FAR)):
-        return y
-    return select_lt(vabs(x), splat(_FAR), y, _cos_far(x))
+    return _quarters(r, m + splat(f(1.0)))
 
 
 @register_jitable
-def tan(x):
-    """Tangent."""
+def _tan_near(x):
     r, m = _reduced(x)
     z = r * r
     t = fma(_TANGENT(z) * z, r, r)
-    y = select_eq(x, splat(f(0.0)), x, if_odd(m, quotient(splat(f(-1.0)), t), t))
-    if all_less(vabs(x), splat(_FAR)):
-        return y
-    return select_lt(vabs(x), splat(_FAR), y, _tan_far(x))
+    return select_eq(x, splat(f(0.0)), x, if_odd(m, quotient(splat(f(-1.0)), t), t))
+
+
+sin = _unless_far(_sin_near, math.sin)
+cos = _unless_far(_cos_near, math.cos)
+tan = _unless_far(_tan_near, math.tan)

@@ -139,9 +139,8 @@ def reciprocal_root(builder, x):
         return builder.fdiv(all_floats(1.0), llvm_of_lanes(builder, "sqrt", x))
     r = _approximation(builder, "rsqrt", x)
     rest = fma_ir(builder, builder.fneg(builder.fmul(x, r)), r, all_floats(1.0))
-    more = builder.fmul(
-        rest, fma_ir(builder, rest, all_floats(0.375), all_floats(0.5))
-    )  # of (1 - rest)**-1/2
+    half = fma_ir(builder, rest, all_floats(0.375), all_floats(0.5))
+    more = builder.fmul(rest, half)  # (1 - rest)**-1/2 - 1
     return _unless_nan(builder, fma_ir(builder, more, r, r), r)
 
 

@@ -89,7 +89,8 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     if function.rows and not integers and (cut := _parts(b, node.op, x, axes, kept, inner)) is not None:
         last = len(kept)
         then = Reduction(PARTS[node.op].then, True)
-        assert _reduce_step(b, then, cut, target, (last,), range(last), last, results, flag), layer.name
+        done = _reduce_step(b, then, cut, target, (last,), range(last), last, results, flag)
+        assert done, layer.name
     elif not _reduce_step(b, function, x, target, axes, kept, inner, results, flag):
         # In three loops, lanes and the order of the sums as they would be.
         outer, inside = [a for a in kept if a != inner], [a for a in axes if a != inner]
