@@ -128,10 +128,10 @@ def _cycles(work: RowWork, length: int, lanes: int) -> float:
     match work:
         case SoftmaxWork():
             return 60 + 30 * registers
-        case NormWork(norm=Norm.UNIT):
-            return 100 + 4.0 * registers
+        case NormWork(norm=Norm.LAYER):
+            return 30 + 8.0 * registers
         case NormWork():
-            return 120 + 6.0 * registers
+            return 15 + 7.0 * registers
         case ResponseWork():
             return 40 + registers * (60 + work.below + 1 + work.above)
     return 20 + (60.0 if work.running == Running.LOGSUMEXP else 6.0) * length

@@ -1,9 +1,4 @@
-"""Normalisation by a tensor's own statistics: layer norm, group norm, local response norm.
-
-The mean is computed first, then the squares of the deviations: the one-pass formula cancels. The sum of the
-deviations corrects the mean for the rounding of the first sum. Sums run in float32 over short stretches,
-whose totals are added in float64.
-"""
+"""Normalisation by a tensor's own statistics: norms of rows, group norm, local response norm."""
 
 import math
 
@@ -16,74 +11,19 @@ from bslite.kernels.contracts.cpu.rows import (
     LayerNorm,
     LocalResponse,
     RmsNorm,
+    RowRecord,
     ScalePixels,
     UnitNorm,
 )
-from bslite.kernels.contracts.rows import Power
+from bslite.kernels.contracts.rows import Norm, Power
+from bslite.kernels.cpu.rows.norm_tile import TILES, norm_tile
 from bslite.kernels.cpu.rows.rows import row_kernel
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import band_of, reader
-from bslite.kernels.cpu.vector.across import hsum
-from bslite.kernels.cpu.vector.memory import (
-    load,
-    load_first,
-    load_scalar,
-    load_some,
-    store,
-    store_scalar,
-    store_some,
-)
+from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_scalar, store_some
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat, vsqrt
 
-BLOCK = 32  # registers that an accumulator sums before its total goes to a float64
-SMALLEST = float(np.finfo(np.float32).tiny)
 f = np.float32
-
-
-@register_jitable
-def _row_sum(x, length):
-    total = 0.0
-    zero = splat(f(0.0))
-    while length >= 4 * LANES:
-        a, b, c, d = zero, zero, zero, zero
-        for _ in range(min(length // (4 * LANES), BLOCK)):
-            a = a + load(x)
-            b = b + load(x + BYTES)
-            c = c + load(x + 2 * BYTES)
-            d = d + load(x + 3 * BYTES)
-            x += 4 * BYTES
-            length -= 4 * LANES
-        total += hsum((a + b) + (c + d))
-    a = zero
-    while length > 0:
-        a = a + load_some(x, length)
-        x += BYTES
-        length -= LANES
-    return total + hsum(a)
-
-
-@register_jitable
-def _row_moments(x, length, centre):
-    """The sums of ``x - centre`` and of its square."""
-    total, total_squares = 0.0, 0.0
-    zero, middle = splat(f(0.0)), splat(centre)
-    while length >= 2 * LANES:
-        a, b, aa, bb = zero, zero, zero, zero
-        for _ in range(min(length // (2 * LANES), BLOCK)):
-            da, db = load(x) - middle, load(x + BYTES) - middle
-            a, b = a + da, b + db
-            aa, bb = fma(da, da, aa), fma(db, db, bb)
-            x += 2 * BYTES
-            length -= 2 * LANES
-        total += hsum(a + b)
-        total_squares += hsum(aa + bb)
-    a, aa = zero, zero
-    while length > 0:
-        da = load_first(x, length, centre) - middle
-        a, aa = a + da, fma(da, da, aa)
-        x += BYTES
-        length -= LANES
-    return total + hsum(a), total_squares + hsum(aa)
 
 
 @register_jitable
@@ -94,57 +34,43 @@ def _inverse_deviation(variance, eps):
     return 1.0 / math.sqrt(variance + eps)
 
 
-def _layer_norm(s, item, x, y, length):
-    weight, bias, has_weight, has_bias = s.weight, s.bias, s.has_weight, s.has_bias
-    centre = f(_row_sum(x, length) / length)  # the mean but for rounding
-    rest, squares = _row_moments(x, length, centre)
-    rest /= length  # the correction of the mean
-    inverse = _inverse_deviation(squares / length - rest * rest, s.eps)
-    middle, scale, shift = splat(centre), splat(f(inverse)), splat(f(-rest * inverse))
-    place = 0
-    while place < length:
-        lanes = length - place
-        value = fma(load_some(x + 4 * place, lanes) - middle, scale, shift)
-        if has_weight:
-            value = value * load(weight + 4 * place)
-        if has_bias:
-            value = value + load(bias + 4 * place)
-        store_some(y + 4 * place, value, lanes)
-        place += LANES
+def _norm_kernel(contract: type[RowRecord], norm: Norm, affine):
+    """Register a step kernel that normalises rows so. ``affine(s)``: addresses of weights and of biases."""
+    of, tile, affine = reader(contract), norm_tile(norm), register_jitable(affine)
+
+    def rows(step, bases, item, scratch):
+        s = of(step, bases)
+        first = item * s.item_rows
+        last = min(s.rows, first + s.item_rows)
+        n1, n2, length, eps = s.n1, s.n2, s.length, np.float64(s.eps)
+        x, x0, x1, x2, y, y0, y1, y2 = s.x, s.x0, s.x1, s.x2, s.y, s.y0, s.y1, s.y2
+        inverse_length = 1.0 / length
+        weight, bias = affine(s)
+        i0, i1, i2 = first // (n1 * n2), first // n2 % n1, first % n2
+        while first < last:
+            source, target = x + i0 * x0 + i1 * x1 + i2 * x2, y + i0 * y0 + i1 * y1 + i2 * y2
+            run = min(last - first, n2 - i2)  # rows equally far apart
+            first += run
+            while run > 0:
+                count = 1
+                for rows, longest in TILES:
+                    if rows <= run and length <= longest:
+                        count = rows
+                        break
+                tile(count, source, x2, target, y2, length, weight, bias, inverse_length, eps)
+                source, target, run = source + count * x2, target + count * y2, run - count
+            i1, i2 = i1 + 1, 0
+            if i1 == n1:
+                i0, i1 = i0 + 1, 0
+
+    return step_kernel(contract)(rows)
 
 
-layer_norm = row_kernel(LayerNorm, _layer_norm)
-
-
-@register_jitable
-def _rescale(x, y, length, scale, weight, has_weight):
-    """Multiplies a row by a number, and by the weights if there are any."""
-    scales, place = splat(f(scale)), 0
-    while place < length:
-        value = load_some(x + 4 * place, length - place) * scales
-        if has_weight:
-            value = value * load(weight + 4 * place)
-        store_some(y + 4 * place, value, length - place)
-        place += LANES
-
-
-def _rms_norm(s, item, x, y, length):
-    squares = _row_moments(x, length, f(0.0))[1]
-    scale = _inverse_deviation(squares / length, s.eps)
-    _rescale(x, y, length, scale, s.weight, s.has_weight)
-
-
-def _normalize(s, item, x, y, length):
-    norm, eps = math.sqrt(_row_moments(x, length, f(0.0))[1]), np.float64(s.eps)
-    if norm < eps:
-        norm = eps
-    if norm < SMALLEST:  # its reciprocal would be infinite, and a row of zeros NaN
-        norm = SMALLEST
-    _rescale(x, y, length, 1.0 / norm, 0, 0)
-
-
-rms_norm = row_kernel(RmsNorm, _rms_norm)
-normalize = row_kernel(UnitNorm, _normalize)
+layer_norm = _norm_kernel(
+    LayerNorm, Norm.LAYER, lambda s: (s.weight if s.has_weight else 0, s.bias if s.has_bias else 0)
+)
+rms_norm = _norm_kernel(RmsNorm, Norm.RMS, lambda s: (s.weight if s.has_weight else 0, 0))
+normalize = _norm_kernel(UnitNorm, Norm.UNIT, lambda s: (0, 0))
 
 # Group norm takes three steps, each spread over all threads even for few groups: the statistics of every
 # channel in every band of lines; from them, the statistics of each group; every pixel scaled and shifted.
