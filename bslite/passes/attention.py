@@ -194,20 +194,23 @@ class Finder:
 
     def _scaled_before(self, found: Match) -> None:
         """Take in numbers that q and k are multiplied by, where nothing else reads the products."""
-        q = self._inner(found.q)
-        if q is not None and (source := self._by_number(q, found)):
-            found.q = source
-        turned = self._inner(found.k)
-        if turned is not None and (source := self._by_number(turned, found)):
-            found.k = source
-            turned = self._inner(source)
-        if turned is None or turned.op != "permute":
-            return
-        k = self._inner(turned.inputs[0])
-        if k is not None and (source := self._by_number(k, found)):
-            found.gone.append(turned)
-            found.k = f"{turned.name}/unscaled"
-            self.turned[found.k] = (source, turned.attrs["order"])
+        found.q, found.k = self._unscaled(found.q, found), self._unscaled(found.k, found)
+
+    def _unscaled(self, name: str, found: Match) -> str:
+        """Note the numbers that the value is multiplied by, also before its axes are turned; what is left."""
+        node = self._inner(name)
+        if node is not None and (source := self._by_number(node, found)):
+            name, node = source, self._inner(source)
+        if node is None or node.op != "permute":
+            return name
+        before = self._inner(node.inputs[0])
+        if before is None or not (source := self._by_number(before, found)):
+            return name
+        found.gone.append(node)
+        unscaled = f"{node.name}/unscaled"
+        self.turned[unscaled] = (source, node.attrs["order"])
+        self.shapes[unscaled] = self.shapes[node.name]
+        return unscaled
 
     def _by_number(self, node: Node, found: Match) -> str | None:
         """Note the number that ``node`` multiplies a value by; the value, or None."""
@@ -275,6 +278,9 @@ class Writer:
         """The nodes, in order; the last has the name of the product."""
         match, name = self.match, self.node.name
         q, v = match.q, match.v
+        if q in self.finder.turned:
+            source, order = self.finder.turned[q]
+            q = self._add("q_unscaled", "permute", source, order=order)
         for i, factor in enumerate(match.factors):
             q = self._add(f"q{i or ''}", "mul", q, factor)
         k = self._keys()

@@ -60,6 +60,16 @@ def turned_first(n: Net) -> str:
     return n.weighted(n("matmul", "q", k))
 
 
+def scaled_before_turned(n: Net) -> str:
+    """As files have it: q and k are scaled before a permutation makes heads of them."""
+
+    def heads(x: str) -> str:
+        places = n("add", n("permute", x, order=(0, 2, 1, 3)), n.constant(3, 1))  # [N, ROWS, 3, DEPTH]
+        return n("permute", n("mul", places, n.constant()), order=(0, 2, 1, 3))
+
+    return n.weighted(n.scores(heads("q"), heads("k")))
+
+
 def computed_masks(n: Net) -> str:
     mask = n("slice", "k", axis=3, start=0, stop=1)  # [N, 3, KEYS, 1]
     mask = n("permute", mask, order=(0, 1, 3, 2))
@@ -100,6 +110,7 @@ FOUND: dict[str, Write] = {
     "keys scaled after they are transposed": lambda n: n.weighted(
         n("matmul", "q", n("mul", n("permute", "k", order=(0, 1, 3, 2)), n.constant()))
     ),
+    "scaled before axes are turned": scaled_before_turned,
     "causal, GPT-2's": lambda n: n.weighted(
         n("where", n.causal(), n("div", n.scores(), n.constant()), n.number(-3.4e38))
     ),
@@ -113,6 +124,10 @@ FOUND: dict[str, Write] = {
         n("where", n.shown(-1.0), n.number(-np.inf), n("mul", n.scores(), n.constant()))
     ),
 }
+
+
+#: In these a product remains: noise, and numbers for each head, which are q's.
+MULTIPLIED = (noisy, FOUND["scaled per head"])
 
 
 def scores_kept(n: Net) -> str:
@@ -158,6 +173,7 @@ def test_found(write: Write, batch: int) -> None:
     assert ops.count("attention") == 1
     assert not {"softmax", "dropout"} & set(ops)
     assert ops.count("matmul") == (write is noisy)  # what noise is computed by
+    assert "mul" not in ops or write in MULTIPLIED
     assert fused.outputs == spec.outputs
     exact = reference.run(spec, inputs, np.float64)[0]
     peer = reference.run(spec, inputs, np.float32)[0]
