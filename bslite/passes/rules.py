@@ -15,6 +15,7 @@ from bslite.passes.complex import conjugate_into_product
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS
 from bslite.passes.fuse import ACTIVATIONS, BINARY
+from bslite.passes.indices import slices_for_elements
 from bslite.passes.integers import into_sum, rounded_parts, sum_of_rounded
 from bslite.passes.masks import mask_of_all
 from bslite.passes.merged import (
@@ -69,6 +70,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     "softmax": (softmax_apart,),
     **dict.fromkeys(("attention", "attention_grad"), (mask_of_all,)),
     "where": (does_nothing,),
+    **dict.fromkeys(("gather_elements", "scatter_elements"), (slices_for_elements,)),
 }
 
 

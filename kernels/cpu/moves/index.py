@@ -12,7 +12,21 @@ from bslite.kernels.cpu.moves.move import copy_run
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_cell, store_scalar
+from bslite.kernels.cpu.vector.lanes import negated
+from bslite.kernels.cpu.vector.memory import (
+    load,
+    load_cell,
+    load_first,
+    load_int,
+    load_scalar,
+    store,
+    store_cell,
+    store_first,
+    store_scalar,
+)
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, vmax_nan
+
+f = np.float32
 
 NONE, ADD, MUL = Reduction.NONE.value, Reduction.ADD.value, Reduction.MUL.value
 MAX, MIN = Reduction.MAX.value, Reduction.MIN.value
@@ -68,6 +82,36 @@ def line_place(table, axes, line, column):
         place += line % size * load_int(table + 24 * axis + column)
         line //= size
     return place
+
+
+@register_jitable
+def _reduced(a, b, reduction):
+    """As `update` reduces floats: of equal zeros the first stays."""
+    if reduction == ADD:
+        return a + b
+    if reduction == MUL:
+        return a * b
+    if reduction == MAX:
+        return vmax_nan(b, a)
+    return negated(vmax_nan(negated(b), negated(a)))
+
+
+@register_jitable
+def update_run(y, u, count, reduction, floats, overflow):
+    """`update` of a run of cells."""
+    if reduction == NONE:
+        copy_run(u, y, count)
+    elif floats:
+        for _ in range(count // LANES):
+            store(y, _reduced(load(y), load(u), reduction))
+            y, u = y + BYTES, u + BYTES
+        rest = count % LANES
+        if rest:
+            ends = _reduced(load_first(y, rest, f(0.0)), load_first(u, rest, f(0.0)), reduction)
+            store_first(y, ends, rest)
+    else:
+        for j in range(count):
+            update(y + 4 * j, u + 4 * j, reduction, floats, overflow)
 
 
 @step_kernel(Gather)
@@ -147,11 +191,8 @@ def scatter_nd(step, bases, item, scratch):
     first, last = inner * item // s.parts, inner * (item + 1) // s.parts
     for q in range(s.count):
         place = nd_place(table, indices + 4 * q * coordinates, coordinates, flag)
-        if reduction == NONE:
-            copy_run(cell_at(updates, q * inner + first), y + place + 4 * first, last - first)
-        else:
-            for j in range(first, last):
-                update(y + place + 4 * j, cell_at(updates, q * inner + j), reduction, floats, overflow)
+        source = cell_at(updates, q * inner + first)
+        update_run(y + place + 4 * first, source, last - first, reduction, floats, overflow)
 
 
 @register_jitable

@@ -115,7 +115,9 @@ def lower_scatter_nd(b: CpuBuilder, layer: Layer) -> None:
     y, indices, updates = put_into_copy(b, layer)
     depth = indices.shape[-1]
     at = _coordinates(b, indices, y.shape[:depth], y.strides[:depth])
-    parts = max(1, min(at.inner // b.machine.lanes, item_count(b.machine, float(at.count * at.inner))))
+    # Every part goes through all indices.
+    most = min(at.inner // b.machine.lanes, 2 * b.machine.threads)
+    parts = max(1, min(most, item_count(b.machine, float(at.count * at.inner))))
     flag = range_flag(b, layer, f"axes of sizes {list(y.shape[:depth])}")
     record = ScatterND(y.start, flag, at, parts, _put(b, layer, updates))
     step(b, record, parts, [y, indices, updates], [y])
