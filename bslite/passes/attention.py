@@ -198,19 +198,24 @@ class Finder:
 
     def _unscaled(self, name: str, found: Match) -> str:
         """Note the numbers that the value is multiplied by, also before its axes are turned; what is left."""
+        name = self._without_numbers(name, found)
         node = self._inner(name)
-        if node is not None and (source := self._by_number(node, found)):
-            name, node = source, self._inner(source)
         if node is None or node.op != "permute":
             return name
-        before = self._inner(node.inputs[0])
-        if before is None or not (source := self._by_number(before, found)):
+        source = self._without_numbers(node.inputs[0], found)
+        if source == node.inputs[0]:
             return name
         found.gone.append(node)
         unscaled = f"{node.name}/unscaled"
         self.turned[unscaled] = (source, node.attrs["order"])
         self.shapes[unscaled] = self.shapes[node.name]
         return unscaled
+
+    def _without_numbers(self, name: str, found: Match) -> str:
+        """Note the numbers that the value is multiplied by, one after the other; what they are applied to."""
+        while (node := self._inner(name)) is not None and (source := self._by_number(node, found)):
+            name = source
+        return name
 
     def _by_number(self, node: Node, found: Match) -> str | None:
         """Note the number that ``node`` multiplies a value by; the value, or None."""

@@ -3,13 +3,19 @@
 So PyTorch Geometric adds up messages: an index for each edge, expanded to the features, and `scatter_add_`.
 """
 
+import math
+
 from bslite.passes.draft import Draft
 from bslite.passes.moves import wide_axes
 from bslite.spec import Node
 
+SHORTEST = 16  # elements of a slice: beginning a shorter one takes longer than its elements
+
 
 def slices_for_elements(draft: Draft, node: Node) -> bool:
-    """A `gather_elements` or `scatter_elements` whose indices are one for each slice along the axis."""
+    """A `gather_elements`, or a `scatter_elements` along the first axis, whose indices are one for each slice
+    along the axis; slices are not short.
+    """
     x, indices, *updates = node.inputs
     rank = len(draft.shape(x))
     axis, made_by = node.attrs["axis"] % max(1, rank), draft.nodes.get(indices)
@@ -21,7 +27,7 @@ def slices_for_elements(draft: Draft, node: Node) -> bool:
     for shapes in draft.shapes:
         sizes, wanted = list(shapes[indices]), list(shapes[x])
         wanted[axis] = shapes[each][axis]
-        if sizes != wanted:
+        if sizes != wanted or math.prod(wanted[axis + 1 :]) < SHORTEST:
             return False
     shape = (-1, 1) if updates else (-1,)
     flat = Node(f"{node.name}/each", "reshape", (each,), attrs={"shape": shape})

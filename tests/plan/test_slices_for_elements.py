@@ -37,7 +37,7 @@ def model(
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("rest", [(3,), (64,), (37,), (2, 19), (130,)])
+@pytest.mark.parametrize("rest", [(16,), (64,), (37,), (2, 19), (130,)])
 def test_scattered_rows(reduction: str, rest: tuple[int, ...]) -> None:
     x, u, i = noise(ROWS, *rest), noise(PLACES, *rest, seed=1), indices(PLACES, ROWS)
     spec = model("scatter_elements", x, (PLACES, *rest), u, axis=0, reduction=reduction)
@@ -45,9 +45,9 @@ def test_scattered_rows(reduction: str, rest: tuple[int, ...]) -> None:
     check(spec, x, i, u)
 
 
-@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("axis", [0, 1, -2])
 def test_gathered_slices(axis: int) -> None:
-    x = noise(5, 6, 7)
+    x = noise(5, 6, 17)
     i, expanded = indices(11, x.shape[axis]), list(x.shape)
     expanded[axis] = 11
     spec = model("gather_elements", x, tuple(expanded), axis=axis)
@@ -60,6 +60,7 @@ def test_gathered_slices(axis: int) -> None:
     [
         ((ROWS, 8), (PLACES, 5), 0),  # to the first columns only
         ((8, ROWS), (8, PLACES), 1),  # along another axis
+        ((ROWS, 15), (PLACES, 15), 0),  # short ones
     ],
 )
 def test_others_stay(shape: tuple[int, ...], expanded: tuple[int, ...], axis: int) -> None:
@@ -67,6 +68,16 @@ def test_others_stay(shape: tuple[int, ...], expanded: tuple[int, ...], axis: in
     spec = model("scatter_elements", x, expanded, u, axis=axis, reduction="add")
     assert [n.op for n in simplify(spec).nodes][-1] == "scatter_elements"
     check(spec, x, i, u)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_short_slices_are_gathered_by_element(axis: int) -> None:
+    x = noise(5, 6, 2)
+    i, expanded = indices(11, x.shape[axis]), list(x.shape)
+    expanded[axis] = 11
+    spec = model("gather_elements", x, tuple(expanded), axis=axis)
+    assert [n.op for n in simplify(spec).nodes][-1] == "gather_elements"
+    np.testing.assert_array_equal(ran(spec, x, i), np.take(x, i, axis))
 
 
 @pytest.mark.parametrize("reduction", REDUCTIONS)
@@ -78,6 +89,7 @@ def test_reductions_of_special_numbers(reduction: str) -> None:
     i = np.array([0, 1, 0])
     spec = model("scatter_elements", x, u.shape, u, axis=0, reduction=reduction)
     lines = model("scatter_elements", x.T.copy(), u.T.shape, u.T.copy(), axis=1, reduction=reduction)
+    assert [n.op for n in simplify(spec).nodes][-1] == "scatter_nd"
     with np.errstate(all="ignore"):
         rows, columns = ran(spec, x, i, u), ran(lines, x.T.copy(), i, u.T.copy())
     np.testing.assert_array_equal(rows, columns.T)
