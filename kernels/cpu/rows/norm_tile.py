@@ -17,8 +17,9 @@ from numba import types
 
 from bslite.kernels.contracts.rows import Norm
 from bslite.kernels.cpu.vector import simd
+from bslite.kernels.cpu.vector.across import sums_ir
 from bslite.kernels.cpu.vector.ir import const, loop, one_of, where
-from bslite.kernels.cpu.vector.simd import BYTES, F32, I32, LANES, VEC
+from bslite.kernels.cpu.vector.simd import BYTES, F32, I32, I64, LANES, VEC
 
 F64 = ir.DoubleType()
 BLOCK = 32  # registers of a row that an accumulator sums
@@ -48,24 +49,25 @@ class Rows:
     """A tile's rows, register by register."""
 
     def __init__(self, builder: Any, rows: int, op: Operands) -> None:
-        self.builder, self.rows = builder, rows
+        self.builder, self.rows, self.op = builder, rows, op
         self.whole = builder.sdiv(op.length, const(LANES))
         self.rest = builder.srem(op.length, const(LANES))
         self.mask = simd.first_lanes(builder, self.rest)
         self.has_rest = builder.icmp_signed("!=", self.rest, const(0))
 
-    def places(self, address: Any, row: Any, at: Any) -> list[Any]:
-        """Where each row has its register ``at`` (bytes)."""
-        builder = self.builder
-        starts = (builder.add(address, builder.mul(row, const(i))) for i in range(self.rows))
+    def places(self, at: Any) -> list[Any]:
+        """Where each row of x has its register ``at`` (bytes)."""
+        builder, op = self.builder, self.op
+        starts = (builder.add(op.x, builder.mul(op.x_row, const(i))) for i in range(self.rows))
         return [builder.add(start, at) for start in starts]
 
-    def sums(self, op: Operands, count: int, others: list[Any], add: Callable[..., list[Any]]) -> list[Any]:
+    def sums(self, count: int, others: list[Any], add: Callable[..., list[Any]]) -> list[Any]:
         """``count`` sums of every row, each a vector of float64: ``add(registers, accumulators)`` adds a
         register of every row. ``others``: what a row has beyond its end.
         """
         builder = self.builder
-        blocks = builder.add(builder.sdiv(self.whole, const(BLOCK)), const(1))
+        registers = builder.add(self.whole, builder.zext(self.has_rest, I64))
+        blocks = builder.sdiv(builder.add(registers, const(BLOCK - 1)), const(BLOCK))
         zeros = [ir.Constant(VEC, [0.0] * LANES)] * (self.rows * count)
 
         def block(index: Any, totals: list[Any]) -> list[Any]:
@@ -75,28 +77,28 @@ class Rows:
 
             def step(i: Any, acc: list[Any]) -> list[Any]:
                 at = builder.mul(builder.add(first, i), const(BYTES))
-                return add([simd.load_ir(builder, p) for p in self.places(op.x, op.x_row, at)], acc)
+                return add([simd.load_ir(builder, p) for p in self.places(at)], acc)
 
             acc = loop(builder, builder.select(full, const(BLOCK), left), zeros, step)
 
             def partial() -> list[Any]:
                 at = builder.mul(self.whole, const(BYTES))
-                places = zip(self.places(op.x, op.x_row, at), others, strict=True)
+                places = zip(self.places(at), others, strict=True)
                 return add([simd.masked_load_ir(builder, p, self.mask, other) for p, other in places], acc)
 
             acc = where(builder, builder.and_(builder.not_(full), self.has_rest), acc, partial)
-            found = [summed(builder, acc[i : i + self.rows]) for i in range(0, len(acc), self.rows)]
+            found = [sums_ir(builder, acc[i : i + self.rows]) for i in range(0, len(acc), self.rows)]
             return [
                 builder.fadd(total, widened(builder, one)) for total, one in zip(totals, found, strict=True)
             ]
 
         return loop(builder, blocks, [numbers(0.0, self.rows)] * count, block)
 
-    def each(self, op: Operands, change: Callable[[Any, Any, int], Any]) -> None:
+    def each(self, change: Callable[[Any, Any, int], Any]) -> None:
         """Writes ``change(register, at, row)`` of every register, row after row: fewer lines of memory are
         fetched for writing at a time.
         """
-        builder, zeros = self.builder, ir.Constant(VEC, [0.0] * LANES)
+        builder, op, zeros = self.builder, self.op, ir.Constant(VEC, [0.0] * LANES)
         for row in range(self.rows):
             x = builder.add(op.x, builder.mul(op.x_row, const(row)))
             y = builder.add(op.y, builder.mul(op.y_row, const(row)))
@@ -137,25 +139,6 @@ def narrowed(builder: Any, values: Any) -> list[Any]:
     return [simd.splat_ir(builder, one) for one in one_each]
 
 
-def summed(builder: Any, registers: list[Any]) -> Any:
-    """The sum of each register's lanes, as a vector: pairwise, halves first, as `across.hsum` adds them."""
-    width = LANES  # lanes that a row has in a register
-    while width > 1:
-        width //= 2
-        firsts = registers[::2] if len(registers) > 1 else registers
-        seconds = registers[1::2] if len(registers) > 1 else [ir.Constant(registers[0].type, ir.Undefined)]
-        lanes = firsts[0].type.count * (2 if len(registers) > 1 else 1)
-        low = [i for run in range(0, lanes, 2 * width) for i in range(run, run + width)]
-        registers = [
-            builder.fadd(*(
-                builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, len(low)), picked))
-                for picked in (low, [i + width for i in low])
-            ))
-            for a, b in zip(firsts, seconds, strict=True)
-        ]  # fmt: skip
-    return registers[0]
-
-
 def emit_tile(builder: Any, rows: int, op: Operands, norm: Norm) -> None:
     """Emits a tile of so many rows."""
     tile, zeros = Rows(builder, rows, op), ir.Constant(VEC, [0.0] * LANES)
@@ -173,13 +156,13 @@ def emit_tile(builder: Any, rows: int, op: Operands, norm: Norm) -> None:
         return [*add(away, acc[:rows]), *add_squares(away, acc[rows:])]
 
     if norm == Norm.LAYER:
-        (total,) = tile.sums(op, 1, [zeros] * rows, add)
+        (total,) = tile.sums(1, [zeros] * rows, add)
         middles = narrowed(builder, builder.fmul(total, inverse_length))  # the means but for rounding
-        rest, squares = tile.sums(op, 2, middles, add_both)
+        rest, squares = tile.sums(2, middles, add_both)
         rest = builder.fmul(rest, inverse_length)  # the correction of the mean
         variance = builder.fsub(builder.fmul(squares, inverse_length), builder.fmul(rest, rest))
     else:
-        (squares,) = tile.sums(op, 1, [zeros] * rows, add_squares)
+        (squares,) = tile.sums(1, [zeros] * rows, add_squares)
         variance = builder.fmul(squares, inverse_length)
     eps = splatted(builder, op.eps, rows)
     if norm == Norm.UNIT:  # the reciprocal of less than the smallest normal number would be infinite
@@ -207,7 +190,7 @@ def emit_tile(builder: Any, rows: int, op: Operands, norm: Norm) -> None:
             (value,) = where(builder, builder.icmp_signed("!=", address, const(0)), [value], affine)
         return value
 
-    tile.each(op, normalized)
+    tile.each(normalized)
 
 
 def norm_tile(norm: Norm) -> Any:

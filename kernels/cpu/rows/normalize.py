@@ -53,9 +53,9 @@ def _norm_kernel(contract: type[RowRecord], norm: Norm, affine):
             first += run
             while run > 0:
                 count = 1
-                for rows, longest in TILES:
-                    if rows <= run and length <= longest:
-                        count = rows
+                for most, longest in TILES:
+                    if most <= run and length <= longest:
+                        count = most
                         break
                 tile(count, source, x2, target, y2, length, weight, bias, inverse_length, eps)
                 source, target, run = source + count * x2, target + count * y2, run - count

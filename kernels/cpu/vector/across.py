@@ -48,6 +48,26 @@ def pairwise(builder, value, combine):
     return builder.extract_element(value, ir.Constant(I32, 0))
 
 
+def sums_ir(builder, registers):
+    """The sum of each register's lanes, as a vector, added as `hsum` adds them; a power of two of registers.
+
+    Two registers become one: what is left of both stands side by side in it.
+    """
+    width = LANES  # lanes that each sum has left
+    while width > 1:
+        width //= 2
+        pairs = (
+            list(zip(registers[::2], registers[1::2], strict=True))
+            if len(registers) > 1
+            else [(registers[0], ir.Constant(registers[0].type, ir.Undefined))]
+        )
+        lanes = registers[0].type.count * min(2, len(registers))
+        low = [i for run in range(0, lanes, 2 * width) for i in range(run, run + width)]
+        halves = [ir.Constant(ir.VectorType(I32, len(low)), [i + by for i in low]) for by in (0, width)]
+        registers = [builder.fadd(*(builder.shuffle_vector(a, b, h) for h in halves)) for a, b in pairs]
+    return registers[0]
+
+
 @primitive(f32, vec_t)
 def hsum(builder, x):
     """Sum of the lanes, pairwise."""
