@@ -9,7 +9,15 @@ from bslite.passes import Layer, fuse
 from bslite.plan.core.bands import can_band
 from bslite.plan.cpu.banding import layer_cost, whole_cycles
 from bslite.plan.cpu.phases import Images, Prices, images_of
-from bslite.plan.cpu.stacks import one_image, price, stackable, weights_stay_in_l3
+from bslite.plan.cpu.stacks import (
+    UNBANDED,
+    batch_of,
+    kept_by_bands,
+    one_image,
+    price,
+    stackable,
+    weights_stay_in_l3,
+)
 from bslite.plan.cpu.step import CpuPlan
 from bslite.plan.cpu.tuning import Banding
 from bslite.spec import ModelSpec
@@ -31,21 +39,21 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
     if images is not None:
         return _by_phases(layers, spec, images, plan, machine, clock)
     single = one_image(spec, shapes)
-    first = shapes[spec.inputs[0].name]
-    if single is None or not first:
+    if single is None or not shapes[spec.inputs[0].name]:
         return {}
-    batch = first[0]
+    batch = batch_of(spec, shapes)
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
     deep = [step for step in plan.steps if step.inner is not None]
     within = {n: len(step.bands) for step in deep if not step.tiled for n in step.layers}
     tiled = {n: step.items for step in deep if step.tiled for n in step.layers}
     in_l3 = weights_stay_in_l3(spec, machine)
     by_bands = batch < max(2, machine.threads)
+    banded = UNBANDED if by_bands else kept_by_bands(layers, spec, shapes, single, machine, Banding())[0]
     found = {}
     for layer in layers:
         if layer.name in constants:
             continue
-        if by_bands:
+        if by_bands or within.get(layer.name, 1) > 1:
             seconds = (
                 whole_cycles(layer_cost(layer, spec, single, machine), machine, batch, Banding()) / clock
             )
@@ -53,7 +61,7 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
                 seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds)
             )
             continue
-        cost = price(layer, spec, single, machine, batch, in_l3)
+        cost = price(layer, spec, single, machine, batch, in_l3, banded)
         apart, together = cost.apart / clock, cost.together / clock
         inside = layer.name in within
         prices = f"{apart * 1e6:,.0f} µs image by image, {together * 1e6:,.0f} µs all images at once"
@@ -96,7 +104,7 @@ def _by_phases(
 def _why_banded(
     layer: Layer, spec: ModelSpec, single: Mapping[str, Shape], bands: int | None, seconds: float
 ) -> str:
-    """Why a layer is, or is not, in a stack taken by bands, where images are fewer than threads."""
+    """Why a layer is, or is not, in a stack taken by bands, where that is a choice."""
     alone = f"on its own it is predicted to take {seconds * 1e6:,.0f} µs"
     if bands is not None:
         return f"in a stack of {bands} bands of rows, the cheaper way; {alone}"

@@ -256,8 +256,9 @@ class Search:
         """The best number of bands for each run from one of ``starts`` (the last first) until ``stop``."""
         waiting = list(starts)
         best: dict[int, Run] = {}
+        each = self.machine.threads if self.images < self.machine.threads else 1
         for rounds in self.options.rounds:
-            bands = rounds * self.machine.threads
+            bands = rounds * each
             if not waiting:
                 break
             height = self.shapes[self.layers[stop - 1].name][2]

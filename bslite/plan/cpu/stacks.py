@@ -7,7 +7,7 @@ threads, and no thread waits at a layer's end. The price: weights are read once 
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.errors import BsliteError
@@ -17,7 +17,7 @@ from bslite.passes import Layer
 from bslite.plan.core.concats import VIEW_OPS
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.banding import STEP, choose_bands
-from bslite.plan.cpu.known_runs import KnownRuns, fit
+from bslite.plan.cpu.known_runs import KnownRuns, Run, fit
 from bslite.plan.cpu.tuning import Banding
 from bslite.plan.cpu.work import arithmetic_cycles
 from bslite.spec import ModelSpec
@@ -37,6 +37,18 @@ class Price(NamedTuple):
 
     apart: float
     together: float
+
+
+class Banded(NamedTuple):
+    """The values that do not leave runs of layers taken band by band: where one thread takes an image through
+    all layers, and where all threads take all images through a run.
+    """
+
+    apart: frozenset[str]
+    together: frozenset[str]
+
+
+UNBANDED = Banded(frozenset(), frozenset())
 
 
 def one_image(spec: ModelSpec, shapes: Shapes) -> dict[str, Shape] | None:
@@ -69,30 +81,40 @@ def stackable(
     return all(n.declaration.keeps_images_apart(ranks, n.attrs) for n in nodes)
 
 
-def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool) -> Price:
+def price(
+    layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch: int, in_l3: bool,
+    banded: Banded = UNBANDED,
+) -> Price:  # fmt: skip
     """The layer's cost both ways: arithmetic or traffic from beyond L2, whichever takes longer, and for each
     image the beginning of the layer.
 
     Weights re-read for every image come from L2 if they stay there, else from L3 if all of the model's
-    weights do (``in_l3``, computed if not given).
+    weights do (``in_l3``). Values inside the runs ``banded`` stay in L2.
     """
     if layer.node.op in FREE:
         return Price(0.0, 0.0)
-    in_l3 = weights_stay_in_l3(spec, machine) if in_l3 is None else in_l3
     node, t = layer.node, machine.threads
     params = spec.param_shapes(node)
     ins = [single[n] for n in node.inputs]
     flops = node.declaration.flops(ins, single[node.name], params, node.attrs)
     compute = arithmetic_cycles(flops, node, params, machine)
     weights = 4.0 * sum(map(size_of, params.values()))
-    image = 4.0 * (sum(size_of(single[n]) for n in layer.inputs) + size_of(single[layer.name]))
+    values = [(name, 4.0 * size_of(single[name])) for name in (*layer.inputs, layer.name)]
+    image = sum(size for _, size in values)
+
+    def moved(stays: Container[str], beyond: float) -> float:
+        near = sum(size for name, size in values if name in stays)
+        return near / machine.l2_bytes_per_cycle + (image - near) / beyond
+
     rounds = -(-batch // t)
     weight_speed = machine.l3_bytes_per_cycle if in_l3 else machine.memory_bytes_per_cycle
     if weights < machine.l2 / 2:
         weight_speed = machine.l2_bytes_per_cycle
     image_speed = machine.l2_bytes_per_cycle if image < machine.l2 / 2 else machine.l3_bytes_per_cycle
     read = weights / weight_speed
-    apart = rounds * (max(compute + EXPOSED * read, read) + image / image_speed + _starting(layer))
+    apart = rounds * (
+        max(compute + EXPOSED * read, read) + moved(banded.apart, image_speed) + _starting(layer)
+    )
     beyond = machine.l3_bytes_per_cycle if batch * image < machine.l3 / 2 else machine.memory_bytes_per_cycle
     if batch * image < t * machine.l2 / 4:  # there is room for what lies between
         beyond = machine.l2_bytes_per_cycle
@@ -100,7 +122,7 @@ def price(layer: Layer, spec: ModelSpec, single: Shapes, machine: Machine, batch
     # are most of the time, reading a part each is worth more than images that stay in cache.
     shared = in_l3 and rounds == 1 and weights / machine.l3_bytes_per_cycle > batch * compute
     beyond_l2 = machine.l3_bytes_per_cycle if shared else machine.memory_bytes_per_cycle
-    together = batch * compute / t + batch * image / (t * beyond) + weights / (t * beyond_l2)
+    together = batch * (compute + moved(banded.together, beyond)) / t + weights / (t * beyond_l2)
     return Price(apart, together)
 
 
@@ -183,38 +205,77 @@ def choose_stacks(
     layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding,
     known: KnownRuns | None = None,
 ) -> list[Stack]:  # fmt: skip
-    """Disjoint runs of layers to take depth-first, the cheapest by predicted cycles.
+    """Disjoint runs of layers to take depth-first, the cheapest by predicted cycles, in order.
 
-    Runs go image by image if there are enough images for the threads, else by bands of rows. ``known``: those
-    found for other sizes, by bands.
+    Where each thread has an image, runs go image by image; else, and outside those runs, by bands of rows.
+    ``known``: bands found for other sizes.
     """
-    batch = shapes[spec.inputs[0].name][0] if shapes[spec.inputs[0].name] else 1
+    batch = batch_of(spec, shapes)
     single = one_image(spec, shapes)
     if single is None:
         return []
     if batch < max(2, machine.threads):
-        constants = {layer.name for layer in layers if layer.node.op == "constant"}
-
-        def apart(i: int) -> bool:
-            return stackable(layers[i], shapes, single, batch, constants, spec.dtypes)
-
-        unit = machine.tile_cycles, machine.tile_products
-        key = tuple(layer.name for layer in layers), len(spec.inputs), batch, machine.threads, unit, banding
-        images = [single[i.name] for i in spec.inputs]
-        runs = known.near(key, images) if known else None
-        if runs is None or not fit(runs, layers, spec, single, apart):
-            able = set(filter(apart, range(len(layers))))
-            among = known.among(key, images) if known else None
-            runs = choose_bands(layers, spec, single, machine, batch, able, spec.outputs, banding, among)
-            if known:
-                known.note(key, images, runs, among)
+        runs = _by_bands(layers, spec, shapes, single, machine, batch, banding, known)
         return [Stack(run.start, run.stop, run.bands) for run in runs]
-    return _by_image(layers, spec, shapes, single, machine, batch)
+    banded, together = kept_by_bands(layers, spec, shapes, single, machine, banding, known)
+    stacks = _by_image(layers, spec, shapes, single, machine, batch, banded)
+    inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
+    outside = set(range(len(layers))) - inside
+    runs = choose_bands(layers, spec, single, machine, batch, outside, spec.outputs, banding, among=together)
+    return sorted([*stacks, *(Stack(run.start, run.stop, run.bands) for run in runs)])
+
+
+def batch_of(spec: ModelSpec, shapes: Shapes) -> int:
+    """The images of a model's first input."""
+    first = shapes[spec.inputs[0].name]
+    return first[0] if first else 1
+
+
+def _by_bands(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, images: int,
+    banding: Banding, known: KnownRuns | None,
+) -> list[Run]:  # fmt: skip
+    """Runs that all threads of the machine take ``images`` images through, band by band of rows."""
+    constants = {layer.name for layer in layers if layer.node.op == "constant"}
+
+    def apart(i: int) -> bool:
+        return stackable(layers[i], shapes, single, batch_of(spec, shapes), constants, spec.dtypes)
+
+    unit = machine.tile_cycles, machine.tile_products
+    key = tuple(layer.name for layer in layers), len(spec.inputs), images, machine.threads, unit, banding
+    sizes = [single[i.name] for i in spec.inputs]
+    runs = known.near(key, sizes) if known else None
+    if runs is None or not fit(runs, layers, spec, single, apart):
+        able = set(filter(apart, range(len(layers))))
+        among = known.among(key, sizes) if known else None
+        runs = choose_bands(layers, spec, single, machine, images, able, spec.outputs, banding, among)
+        if known:
+            known.note(key, sizes, runs, among)
+    return runs
+
+
+def kept_by_bands(
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine,
+    banding: Banding, known: KnownRuns | None = None,
+) -> tuple[Banded, list[Run]]:  # fmt: skip
+    """What stays in L2 where runs go by bands, and the runs of all images on all threads."""
+    alone = dataclasses.replace(machine, threads=1)
+    apart = _by_bands(layers, spec, shapes, single, alone, 1, banding, known)
+    together = _by_bands(layers, spec, shapes, single, machine, batch_of(spec, shapes), banding, known)
+    return Banded(*(_kept(layers, runs, spec.outputs) for runs in (apart, together))), together
+
+
+def _kept(layers: Sequence[Layer], runs: Sequence[Run], outputs: Iterable[str]) -> frozenset[str]:
+    """The values made in the runs and not needed after."""
+    stacks = [Stack(run.start, run.stop, run.bands) for run in runs]
+    made = {layer.name for stack in stacks for layer in layers[stack.start : stack.stop]}
+    return frozenset(made.difference(*(stack.leaving(layers, outputs) for stack in stacks)))
 
 
 def _by_image(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, batch: int
-) -> list[Stack]:
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, batch: int,
+    banded: Banded,
+) -> list[Stack]:  # fmt: skip
     """Runs to take image by image.
 
     They come from a dynamic programme over the layers in order, with two states. A change of state costs
@@ -231,7 +292,7 @@ def _by_image(
             cost = (
                 Price(0.0, 0.0)
                 if layer.name in constants
-                else price(layer, spec, single, machine, batch, in_l3)
+                else price(layer, spec, single, machine, batch, in_l3, banded)
             )
         else:
             cost = Price(infinite, 0.0)
