@@ -13,7 +13,7 @@ from bslite.dropin.blueprint import Blueprint, draw
 from bslite.dropin.capture import Terms, capture, capture_of_values, has_few, shares_memory
 from bslite.dropin.families import Family
 from bslite.dropin.model import Model
-from bslite.dropin.noted import Noted, untouched
+from bslite.dropin.noted import ChangesState, Noted, untouched
 from bslite.dropin.options import Options, Voice
 from bslite.dropin.signature import Key, kind
 from bslite.dropin.structure import Counter, Structure, counted, numbers
@@ -89,6 +89,7 @@ class Kinds:
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
         self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # by objects; which vary
         self._fixed: set[Key] = set()  # kinds of call, whose trace holds for one number alone
+        self._changed = False  # whether a trace failed as its forward changes state: it may fill a cache once
         self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
 
     def restart(self) -> None:
@@ -157,6 +158,8 @@ class Kinds:
         else:
             arguments = Structure((args, kwargs), _is_tensor, empty=True, counters=counters)
             blueprint = self._draw(arguments, args, kwargs, found is free, grows, [i for i, _ in values])
+        if isinstance(blueprint, InTorch) and blueprint.passing:
+            return (), Kind(blueprint)
         if isinstance(blueprint, InTorch) and blueprint.refused and counters:
             self._fixed.add(_counting(args, kwargs))
             return self.find(args, kwargs, tensors, objects)
@@ -213,7 +216,9 @@ class Kinds:
         except UnsupportedError as e:
             if self.options.fallback == "error":
                 raise
-            return InTorch(str(e), inner=True, refused=True)
+            first = isinstance(e, ChangesState) and not self._changed
+            self._changed |= first
+            return InTorch(str(e), inner=not first, refused=True, passing=first)
         except BsliteError as e:
             return InTorch(str(e))
         except Exception as e:

@@ -29,6 +29,10 @@ DEPTH = 6  # of containers and objects
 CHANGES = "its forward changes attributes of the module"
 
 
+class ChangesState(UnsupportedError):
+    """A forward changes what it may read at the next call, such as attributes of its module."""
+
+
 @dataclass
 class Noted:
     """The attributes that traces of a module set, which none reads that was made since. ``places`` is another
@@ -121,7 +125,7 @@ class Slot:
 def watch(layer: torch.nn.Module, path: str, places: Collection[Place], accesses: Accesses) -> None:
     """Give a layer a subclass of its class, under the same name, with a `Slot` for each place at ``path``.
 
-    Raises UnsupportedError if its class has no such subclasses.
+    Raises ChangesState if its class has no such subclasses.
     """
     kind = type(layer)
     try:
@@ -133,7 +137,7 @@ def watch(layer: torch.nn.Module, path: str, places: Collection[Place], accesses
                 setattr(made, name, Slot(made, (own, name), accesses, layer.__dict__))
         layer.__class__ = made
     except Exception as e:
-        raise UnsupportedError(f"{CHANGES} ({path}, of a class of its own kind: {e})") from e
+        raise ChangesState(f"{CHANGES} ({path}, of a class of its own kind: {e})") from e
 
 
 class Notes:
@@ -147,7 +151,7 @@ class Notes:
     def changes(self) -> dict[Place, Any]:
         """The attributes that are new or others, with their present values; they are set back.
 
-        Raises UnsupportedError for changes that no call can make without the forward; those that come after
+        Raises ChangesState for changes that no call can make without the forward; those that come after
         the first such one are not set back.
         """
         found: dict[Place, Any] = {}
@@ -156,12 +160,12 @@ class Notes:
             present: dict[str, Any] = layer.__dict__
             apart = {*APART, *made_anew(held)}
             if gone := seen.keys() - present.keys() - apart:
-                raise UnsupportedError(f"{CHANGES} (it deletes {place_name(path, min(gone))})")
+                raise ChangesState(f"{CHANGES} (it deletes {place_name(path, min(gone))})")
             for name, value in present.copy().items():
                 if name in apart or (name in seen and same(seen[name], value)):
                     continue
                 if name in OWN or not _can_be_made(value, known):
-                    raise UnsupportedError(f"{CHANGES} ({place_name(path, name)})")
+                    raise ChangesState(f"{CHANGES} ({place_name(path, name)})")
                 found[path, name] = value
                 if name in held:
                     present[name] = held[name]
@@ -175,7 +179,7 @@ def untouched(module: torch.nn.Module) -> Iterator[None]:
     """Have ``module`` as it is afterwards: a function in the place of a layer's forward may know the module
     itself, and not what is traced in its place.
 
-    Raises UnsupportedError where it was changed.
+    Raises ChangesState where it was changed.
     """
     notes = Notes(module)
     try:
@@ -183,7 +187,7 @@ def untouched(module: torch.nn.Module) -> Iterator[None]:
     finally:
         changed = notes.changes()
     if changed:
-        raise UnsupportedError(f"{CHANGES} ({place_name(*min(changed))})")
+        raise ChangesState(f"{CHANGES} ({place_name(*min(changed))})")
 
 
 def place_name(path: str, name: str) -> str:

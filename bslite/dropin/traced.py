@@ -7,11 +7,20 @@ from typing import Any
 import torch
 
 from bslite.dropin import casting
-from bslite.dropin.noted import CHANGES, VARIES, Accesses, Notes, Place, agree, place_name, watch
+from bslite.dropin.noted import (
+    CHANGES,
+    VARIES,
+    Accesses,
+    ChangesState,
+    Notes,
+    Place,
+    agree,
+    place_name,
+    watch,
+)
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.surroundings import Surroundings
-from bslite.errors import UnsupportedError
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
 from bslite.frontends.torch.tracing.faithful import apart, aside, copied
 
@@ -50,7 +59,7 @@ class Traced:
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
                 self._notes = notes.changes()
-            except UnsupportedError as e:
+            except ChangesState as e:
                 self._fault = str(e)
             # What has changed in another way than by being assigned to is the state of something.
             if wrong := read | {p for p in self._notes if p in noted and p not in written}:
@@ -78,11 +87,11 @@ class Traced:
         """The attributes that the forward notes and that were not watched: another trace has to tell whether
         it reads them. ``again``: this trace is such a one.
 
-        Raises UnsupportedError if calls depend on those before.
+        Raises ChangesState if calls depend on those before.
         """
         found = frozenset(self._notes) - self._noted
         if self._fault or (found and again):
-            raise UnsupportedError(f"model {name!r}: {self._fault or CHANGES}")
+            raise ChangesState(f"model {name!r}: {self._fault or CHANGES}")
         return found
 
     @property
@@ -109,7 +118,7 @@ class Traced:
     def check_notes(
         self, graph: str, before: str, name: str, tensors: tuple[torch.Tensor, ...], gradients: bool = False
     ) -> None:
-        """Raise UnsupportedError if what the forward notes is not what it would note without being traced, or
+        """Raise ChangesState if what the forward notes is not what it would note without being traced, or
         may depend on what it has noted before. ``graph``: of the trace; ``before``: of the one before it.
         """
         if not self._notes:
@@ -125,7 +134,7 @@ class Traced:
             alike = False
         self._notes, self.results = traced, results
         if not alike or (before and graph != before) or LOOKS & self._around.names:
-            raise UnsupportedError(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
+            raise ChangesState(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
 
 
 def answers(

@@ -231,6 +231,34 @@ def test_words_that_only_a_trace_has_are_torchs(step: Any) -> None:
             assert all(getattr(fast, k, None) == getattr(net, k, None) for k in ("told", "kind"))
 
 
+def test_a_cache_that_the_first_call_fills_leaves_the_model_whole() -> None:
+    """The layers inside are not tried one by one for a call that is the only one of its kind."""
+
+    class Fills(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(3))
+            self.cache: dict[str, Tensor] = {}
+
+        def forward(self, x: Tensor) -> Tensor:
+            for layer in self.layers:
+                x = layer(x).relu()
+            if "scale" not in self.cache:
+                self.cache["scale"] = self.layers[0].bias.exp()
+            return x * self.cache["scale"]
+
+    net = Fills().eval()
+    fast = bslite.optimize(copy.deepcopy(net), fallback="silent", tune=False)
+    with torch.no_grad():
+        for calls in range(3):
+            x = R(64, 256)
+            torch.testing.assert_close(fast(x), net(x))
+            inside = runner_of(fast).inside.layers().values()
+            assert not any(layer.specs() for layer in inside)
+            assert bool(runner_of(fast).specs()) == (calls > 0)
+    assert list(runner_of(fast).in_torch.values()) == [1]
+
+
 def test_an_error_names_the_attribute() -> None:
     fast = bslite.optimize(Stateful(averages).eval(), fallback="error", tune=False)
     with torch.no_grad(), pytest.raises(bslite.UnsupportedError, match=r"changes attributes .*\(mean\)"):
