@@ -231,6 +231,7 @@ def test_words_that_only_a_trace_has_are_torchs(step: Any) -> None:
             assert all(getattr(fast, k, None) == getattr(net, k, None) for k in ("told", "kind"))
 
 
+@pytest.mark.filterwarnings("ignore:The tensor attribute")  # torch.export's, which is no error to most users
 def test_a_cache_that_the_first_call_fills_leaves_the_model_whole() -> None:
     """The layers inside are not tried one by one for a call that is the only one of its kind."""
 
