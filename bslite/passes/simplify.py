@@ -19,6 +19,7 @@ from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
 from bslite.passes.rules import apply_rules
+from bslite.passes.shuffled import pixels_outermost
 from bslite.passes.written_out import recognise
 from bslite.spec import Array, ModelSpec, Node
 
@@ -95,12 +96,14 @@ def simplify(
 
     ``derived`` keeps the parameters that are made of others, to share them with models of the same
     parameters. ``dots``: how the machine multiplies bytes (`choose_quads`). ``small``: whether convolutions
-    read images before they are enlarged, and after they are averaged.
+    read images before they are enlarged, and after they are averaged, and order channels that become pixels.
     """
     folded = fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
     joined = one_branch(folded, derived)
     folded = folded if joined is folded else fold_batch_norms(joined, derived)
-    return fold_enlargements(pool_first(folded, derived), derived) if small else folded
+    if not small:
+        return folded
+    return pixels_outermost(fold_enlargements(pool_first(folded, derived), derived), derived)
 
 
 def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:

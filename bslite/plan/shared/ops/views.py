@@ -2,17 +2,33 @@
 
 from dataclasses import replace
 
+from bslite.ops import Shape
 from bslite.passes import Layer, readers
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
-from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, View, contiguous, reshaped_strides, size_of
 
 
 @lowers("reshape", "flatten")
 def lower_reshape(b: AnyBuilder, layer: Layer) -> None:
     """Lower a reshape to a view of the same memory if strides allow, else to a view of a copy."""
     x, shape = b.values[layer.node.inputs[0]], b.shapes[layer.name]
-    b.alias(layer.name, x.reshape(shape) or _closed_up(b, layer.name, x) or b.reshaped(x, shape))
+    view = x.reshape(shape) or _closed_up(b, layer.name, x)
+    if view is None and _joins_axes(b, layer.name, x.shape):
+        b.copy(x, b.reshaped(b.write(layer.name), x.shape))
+    else:
+        b.alias(layer.name, view or b.reshaped(x, shape))
+
+
+def _joins_axes(b: AnyBuilder, name: str, shape: Shape) -> bool:
+    """Whether the value ``name`` is an image, and each of its axes is one or several of ``shape``: what has
+    that shape is copied to its place, where a row-major copy would be turned once more.
+    """
+    if not b.target.any_order or b.inner(name) != 1:
+        return False
+    image = b.shapes[name]
+    apart = tuple(1 << 40 >> 8 * axis for axis in range(len(image)))  # strides that join no axes
+    return reshaped_strides(image, apart, shape) is not None
 
 
 def _closed_up(b: AnyBuilder, name: str, x: View) -> View | None:
