@@ -19,7 +19,7 @@ BINARY = tuple(op.name for op in REGISTRY.values() if isinstance(op, Binary))
 WITH_AFFINE = POOLS
 #: Ops whose kernels apply an activation in the store.
 WITH_ACTIVATION = (
-    *CONVS, *TRANSPOSED, "linear", "block_linear", "batch_norm", "scale_shift", *BINARY, *POOLS,
+    *CONVS, *TRANSPOSED, "linear", "block_linear", "batch_norm", "group_norm", "scale_shift", *BINARY, *POOLS,
 )  # fmt: skip
 
 #: Why a node that a layer cannot take is a layer of its own, by what it does to its data.

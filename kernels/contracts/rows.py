@@ -6,6 +6,7 @@ operands; None stands for one that the layer does not have.
 
 from enum import IntEnum
 
+from bslite.kernels.contracts.activation import IDENTITY, Activation
 from bslite.kernels.contracts.record import Frozen, Operand
 
 
@@ -84,9 +85,12 @@ RowWork = SoftmaxWork | NormWork | ResponseWork | RunningWork
 
 
 class GroupWork(Frozen):
-    """Group norm: ``groups`` groups of channels of every image, times ``weight``, plus ``bias``."""
+    """Group norm: ``groups`` groups of channels of every image, times ``weight``, plus ``bias``, and an
+    activation.
+    """
 
     groups: int
     eps: float
     weight: Operand | None = None
     bias: Operand | None = None
+    act: Activation = IDENTITY

@@ -7,6 +7,7 @@ import pytest
 from support.check import Array, assert_three_way, same_specials
 from support.gpu_cases import answers, check_near, spec_of
 from support.gpu_simulate import launch
+from support.graphs import Graph
 from support.noise import noise
 
 import bslite
@@ -124,6 +125,15 @@ def test_how_many_blocks_take_a_row(shape: tuple[int, int], parts: int) -> None:
     machine = GpuMachine()
     share = plan_rows.Share(256, 256, 16, 1) if shape[1] <= 4096 else plan_rows.Share(256, 256, 8, 0)
     assert plan_rows.row_parts(machine, *shape, share) == parts
+
+
+@pytest.mark.parametrize("image", [(5, 7), (3, 2, 4)], ids=["image", "volume"])
+def test_group_norm_with_an_activation(image: tuple[int, ...]) -> None:
+    x = noise(2, 6, *image)
+    graph = Graph()
+    norm = graph("group_norm", "norm", graph.input("x", x.shape), num_groups=3)
+    spec = graph.build(graph("silu", "act", norm))
+    check_near(bslite.run(spec, x, backend="cuda"), spec, x)
 
 
 def test_group_norm_of_one_large_image() -> None:

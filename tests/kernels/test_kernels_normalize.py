@@ -10,6 +10,7 @@ from support.check import TINY, Array, rel_l2
 from support.graphs import Graph, one_op
 from support.kernel_checks import check, check_in_every_layout, pixels, ran
 from support.noise import noise
+from support.plans import plan_of
 
 from bslite import ModelSpec, reference
 
@@ -89,6 +90,24 @@ def test_group_norm_in_every_layout(groups: int) -> None:
 def test_group_norm_of_planes_that_are_only_scaled_or_shifted(role: str) -> None:
     x = noise(2, 16, 5, 9)
     check(one_op("group_norm", x, **{role: affine(16)[role]}, num_groups=8), x)
+
+
+@pytest.mark.parametrize("activation", ["relu", "relu6", "leaky_relu", "silu", "gelu", "softplus"])
+@pytest.mark.parametrize("image", [(6, 90), (3, 4, 5)], ids=["image", "volume"])
+@pytest.mark.parametrize("channels", [6, 40])
+def test_group_norm_with_an_activation(channels: int, image: tuple[int, ...], activation: str) -> None:
+    """In the store, as an image and as rows; and with zeros around what is written, which a filter reads."""
+    x, axes = noise(2, channels, *image, scale=4.0), len(image)
+    graph = Graph()
+    norm = graph("group_norm", "norm", graph.input("x", x.shape), **affine(channels), num_groups=2)
+    act = graph(activation, "act", norm)
+    for lies in (x, pixels(x)) if axes == 2 else (x,):
+        check(graph.build(act), lies)
+    filtered = graph(f"conv{axes}d", "conv", act, weight=noise(4, channels, *(3,) * axes), padding=1)
+    spec = graph.build(filtered)
+    check(spec, x)
+    steps = [step for step in plan_of(spec, 2).steps if "act" in step.layers]
+    assert {step.layers for step in steps} == {("norm", "act")}
 
 
 def test_group_norm_of_axes_that_do_not_merge() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.rows import ChannelMoments, GroupScales, Lines, ScalePixels, XSteps, YSteps
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.rows import GroupWork
@@ -51,7 +52,9 @@ def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
 
     shares = share_image(machine, n, lines, channels, 2 * loads)
     to_y = in_bytes((y.strides[0], *y_strides))
-    third = ScalePixels(x.start, y.start, scales.start, XSteps(*from_x), YSteps(*to_y), size, shares)
+    third = ScalePixels(
+        x.start, y.start, scales.start, XSteps(*from_x), YSteps(*to_y), size, shares, Epilogue.of(work.act)
+    )
     step(b, third, n * shares.bands * shares.blocks, [x, scales], [y])
     return True
 

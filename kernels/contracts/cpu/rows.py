@@ -1,5 +1,6 @@
 """Records of steps that work along rows. Strides are in bytes, lengths in elements."""
 
+from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.shares import Shares
 from bslite.kernels.contracts.record import Operand, Record, StepRecord
 from bslite.kernels.contracts.rows import Power
@@ -221,7 +222,7 @@ class GroupScales(StepRecord, kernel="group_scales"):
 
 
 class ScalePixels(StepRecord, kernel="scale_pixels"):
-    """Group norm, step 3: ``(x - centre) * scale + shift``."""
+    """Group norm, step 3: ``(x - centre) * scale + shift``, and an activation."""
 
     x: Operand
     y: Operand
@@ -230,3 +231,4 @@ class ScalePixels(StepRecord, kernel="scale_pixels"):
     y_steps: YSteps
     size: Lines
     cut: Shares
+    epilogue: Epilogue

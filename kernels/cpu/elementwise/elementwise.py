@@ -13,7 +13,7 @@ from bslite.kernels.contracts.cpu.elementwise import Elementwise, Function
 from bslite.kernels.contracts.elementwise import FUNCTIONS, on_integers
 from bslite.kernels.contracts.table import complete
 from bslite.kernels.cpu.math import binary, cast, compare, integer
-from bslite.kernels.cpu.math.activation import activate, call_activation
+from bslite.kernels.cpu.math.activation import IN_L1, activate, call_activation
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes, step_kernel
 from bslite.kernels.cpu.runtime.flag import raise_flag
 from bslite.kernels.cpu.runtime.record import reader
@@ -37,7 +37,6 @@ CELLS["float_to_int"] = (load_scalar, cast.float_to_int)
 ON_LANES = {on_integers(name): function for name, function in integer.ON_LANES.items()}
 ON_LANES["float_to_int"] = cast.TO_INT
 complete({**CLAMPED, **OTHERS, **CELLS}, FUNCTIONS, "CPU")
-IN_L1 = 4096  # elements that are stored before the activation reads them again
 
 call_function = caller(7)
 f = np.float32

@@ -22,6 +22,7 @@ from bslite.kernels.cpu.vector.memory import load, load_first, load_scalar, stor
 from bslite.kernels.cpu.vector.scaling import quotient
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, divide, fma, rint, select_lt, splat, vabs, vmax, vmin
 
+IN_L1 = 4096  # elements that a kernel stores before the activation reads them again
 call_activation = caller(7)
 f = np.float32
 

@@ -16,12 +16,13 @@ from bslite.kernels.contracts.cpu.rows import (
     UnitNorm,
 )
 from bslite.kernels.contracts.rows import Norm, Power
+from bslite.kernels.cpu.math.activation import IN_L1, activate
 from bslite.kernels.cpu.rows.norm_tile import TILES, norm_tile
 from bslite.kernels.cpu.rows.rows import row_kernel
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import band_of, reader
 from bslite.kernels.cpu.vector.memory import load, load_scalar, load_some, store, store_scalar, store_some
-from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat, vsqrt
+from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat, vmax, vmin, vsqrt
 
 f = np.float32
 
@@ -168,7 +169,9 @@ A = reader(ScalePixels)
 
 @step_kernel(ScalePixels)
 def scale_pixels(step, bases, item, scratch):
-    """``(x - centre) * scale + shift`` per image and channel, for a band of lines by a block of channels."""
+    """``(x - centre) * scale + shift`` per image and channel, for a band of lines by a block of channels;
+    then an activation, of what lies in L1.
+    """
     s = A(step, bases)
     image, first_line, last_line, start, channels = band_of(s, item)
     row = 4 * s.padded
@@ -176,16 +179,22 @@ def scale_pixels(step, bases, item, scratch):
     y = s.y + image * s.y_image + start
     scales = s.scales + image * 3 * row + start
     x_line, x_pixel, y_line, y_pixel, pixels = s.x_line, s.x_pixel, s.y_line, s.y_pixel, s.pixels
+    lo, hi, activation = splat(s.lo), splat(s.hi), s.activation
+    most = max(1, IN_L1 // channels) if activation else pixels
     for line in range(first_line, last_line):
-        for pixel in range(pixels):
-            source, target = x + line * x_line + pixel * x_pixel, y + line * y_line + pixel * y_pixel
-            place, left = 0, channels
-            while left > 0:
-                value = load_some(source + place, left) - load(scales + place)
-                value = fma(value, load(scales + row + place), load(scales + 2 * row + place))
-                store_some(target + place, value, left)
-                place += BYTES
-                left -= LANES
+        for begin in range(0, pixels, most):
+            count = min(most, pixels - begin)
+            source, target = x + line * x_line + begin * x_pixel, y + line * y_line + begin * y_pixel
+            for pixel in range(count):
+                place, left = 0, channels
+                while left > 0:
+                    value = load_some(source + pixel * x_pixel + place, left) - load(scales + place)
+                    value = fma(value, load(scales + row + place), load(scales + 2 * row + place))
+                    store_some(target + pixel * y_pixel + place, vmin(hi, vmax(lo, value)), left)
+                    place += BYTES
+                    left -= LANES
+            if activation:
+                activate(activation, target, count, y_pixel, channels, s.act_a_cell)
 
 
 #: Exponents that roots compute exactly to a rounding or two, and any other.

@@ -1,11 +1,14 @@
 """Lowerings of normalisations. Batch norm is elementwise instead: its statistics are parameters."""
 
+import dataclasses
+
 from bslite.kernels.contracts.activation import IDENTITY
 from bslite.kernels.contracts.rows import GroupWork, Norm, NormWork, ResponseWork
 from bslite.passes import Layer
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.core.lowering import lowers
 from bslite.plan.core.views import NO_HALO, contiguous, size_of
+from bslite.plan.shared.activation import activation
 from bslite.plan.shared.elementwise import per_channel
 from bslite.plan.shared.rows import axis_of, parameters, row_layer
 
@@ -58,16 +61,22 @@ def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
         return
     x = b.read(layer.node.inputs[0], inner=1, exact=True)
     y, home = b.writable(layer.name, 1)
-    attrs = layer.node.attrs
-    work = GroupWork(attrs["num_groups"], float(attrs["eps"]), *parameters(b, layer, "weight", "bias"))
-    if not b.target.group_step(b, work, x, y):  # the pixels lie along too many axes
+    attrs, act = layer.node.attrs, activation(layer.activation)
+    work = GroupWork(
+        attrs["num_groups"], float(attrs["eps"]), *parameters(b, layer, "weight", "bias"), act=act
+    )  # fmt: skip
+    if b.target.group_step(b, work, x, y):
+        if y is not home:
+            b.copy(y, home)
+        return
+    # The pixels lie along too many axes: volumes with zeros around them, in what is written or read.
+    work, y = dataclasses.replace(work, act=IDENTITY), b.fresh(x.shape, 1, NO_HALO)
+    if not b.target.group_step(b, work, x, y):
         plain = b.fresh(x.shape, 1, NO_HALO)
         b.copy(x, plain)
-        y = b.fresh(x.shape, 1, NO_HALO)
         done = b.target.group_step(b, work, plain, y)
         assert done
-    if y is not home:
-        b.copy(y, home)
+    b.target.elementwise_step(b, "copy", [y], home, act, None)
 
 
 def _by_rows(b: AnyBuilder, layer: Layer) -> None:
@@ -76,12 +85,13 @@ def _by_rows(b: AnyBuilder, layer: Layer) -> None:
     rows = (shape[0], attrs["num_groups"], size_of(shape[1:]) // attrs["num_groups"])
     x, y = b.flat(b.values[layer.node.inputs[0]]), b.write(layer.name)
     weight, bias = parameters(b, layer, "weight", "bias")
-    plain = weight is bias is None
+    plain = weight is bias is layer.activation is None
     made = (y.reshape(rows) if plain else None) or b.dense(rows)
     work = NormWork(Norm.LAYER, float(attrs["eps"]))
     b.target.row_step(b, work, b.reshaped(x, rows), made, 2)
     if plain and made.buffer == y.buffer:
         return
+    act = activation(layer.activation)
     function = "affine" if weight and bias else "mul" if weight else "add" if bias else "copy"
     numbers = [per_channel(number, shape) for number in (weight, bias) if number is not None]
-    b.target.elementwise_step(b, function, [b.reshaped(made, shape), *numbers], y, IDENTITY, None)
+    b.target.elementwise_step(b, function, [b.reshaped(made, shape), *numbers], y, act, None)
