@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from plan.test_enlarged import Net, check_images
+from support.check import rel_l2
 from support.noise import noise
 from support.plans import plan_of
 
 import bslite
+from bslite import reference
 from bslite.kernels.contracts.cpu.moves import Copy, Transpose
 from bslite.passes import simplify
 from bslite.passes.shuffled import pixels_outermost
@@ -99,3 +101,16 @@ def test_pixels_go_straight_to_where_they_are_read() -> None:
     copies = [step.record for step in steps if isinstance(step.record, Copy | Transpose)]
     assert [type(record) for record in copies] == [Copy]
     assert copies[0].run == 40
+
+
+@pytest.mark.parametrize("size", [(8, 512), (2, 48)])
+def test_lines_of_another_length_are_no_joins(size: tuple[int, int]) -> None:
+    """A line of the result may be half a line of what is read."""
+    b, (height, width) = Net("lines"), size
+    made = b.conv(b.image("x", 4, size), 4, 16, 3, 3, padding=1)
+    around = b.conv(made, 16, 3, 3, 3, padding=1)  # for whose zeros the lines lie apart
+    lines = b.add("reshape", "lines", made, shape=(0, 16, 2 * height, width // 2))
+    spec = b.build(around, b.conv(lines, 16, 5, 3, 3, padding=1))
+    x = noise(*spec.inputs[0].example)
+    for found, right in zip(bslite.run(spec, x), reference.run(spec, [x], np.float64), strict=True):
+        assert rel_l2(found, right) < 1e-6
