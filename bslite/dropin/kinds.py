@@ -89,7 +89,9 @@ class Kinds:
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
         self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # by objects; which vary
         self._fixed: set[Key] = set()  # kinds of call, whose trace holds for one number alone
-        self._changed = False  # whether a trace failed as its forward changes state: it may fill a cache once
+        self._changed = (
+            False  # whether the last trace failed as the forward changes state: one may fill a cache
+        )
         self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
 
     def restart(self) -> None:
@@ -114,7 +116,7 @@ class Kinds:
         """Drop everything."""
         self.restart()
         self._traces.clear()
-        self.tuned, self.left = [], ""
+        self.tuned, self.left, self._changed = [], "", False
 
     def constants(self) -> list[Tensor]:
         """The tensors that traces hold and the module does not."""
@@ -218,13 +220,14 @@ class Kinds:
                 raise
             first = isinstance(e, ChangesState) and not self._changed
             self._changed |= first
-            return InTorch(str(e), inner=not first, refused=True, passing=first)
+            return InTorch(str(e), loud=not first, inner=not first, refused=True, passing=first)
         except BsliteError as e:
             return InTorch(str(e))
         except Exception as e:
             if enquires(e) and self.options.fallback != "error":
                 return InTorch(reasons.ENQUIRES.format(error=summary(e)), inner=True, refused=True)
             return fault(e, self.options)
+        self._changed = False
         self.choose(blueprint, tensors)
         return blueprint
 

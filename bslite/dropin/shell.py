@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from bslite.dropin.inside import CALL
-from bslite.dropin.noted import CHANGES, Noted
-from bslite.errors import UnsupportedError
+from bslite.dropin.noted import CHANGES, ChangesState, Noted
 from bslite.frontends.torch.tracing.loose import tensors_within
 
 OUTER_HOOKS = (
@@ -29,7 +28,7 @@ def shell_of(module: torch.nn.Module, whole: bool = False) -> torch.nn.Module:
     """A deep copy that shares all tensors with ``module``, without the hooks on the outside.
 
     A module that holds objects that cannot be copied gets a flat copy; with ``whole`` that is an
-    UnsupportedError.
+    ChangesState.
     """
     memo: dict[int, Any] = {id(t): _ordinary(t) for t in reachable_tensors(module)}
     hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
@@ -38,7 +37,7 @@ def shell_of(module: torch.nn.Module, whole: bool = False) -> torch.nn.Module:
         shell: torch.nn.Module = copy.deepcopy(module, memo)
     except Exception as e:
         if whole:
-            raise UnsupportedError(f"{CHANGES}, of which there is no copy: {e}") from e
+            raise ChangesState(f"{CHANGES}, of which there is no copy: {e}") from e
         shell = copy.copy(module)
         object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
     vars(shell).pop(CALL, None)

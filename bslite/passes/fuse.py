@@ -68,15 +68,17 @@ class Layer:
         return (*self.node.inputs, *((self.residual,) if self.residual is not None else ()))
 
 
-def fuse(spec: ModelSpec, enabled: bool = True, sums: bool = False) -> list[Layer]:
+def fuse(spec: ModelSpec, enabled: bool = True, sums: bool = False, norms: bool = True) -> list[Layer]:
     """The model as layers in a topological order. With ``enabled`` false, one layer per node, or where a
-    store adds a residual and ``sums``, one for both: a store may round what it adds.
+    store adds a residual and ``sums``, one for both: a store may round what it adds. ``norms``: whether the
+    store of a group norm applies an activation.
 
     Sizes have no say in it, so it is done once per model.
     """
-    made = spec.__dict__.get("_layers")
-    if made is None:
-        made = spec.__dict__["_layers"] = _fuse(spec)
+    known = spec.__dict__.setdefault("_layers", {})
+    if norms not in known:
+        known[norms] = _fuse(spec, norms)
+    made = known[norms]
     return list(made) if enabled else _unfused(spec, made, sums)
 
 
@@ -96,7 +98,7 @@ def _unfused(spec: ModelSpec, layers: Sequence[Layer], sums: bool) -> list[Layer
     return found
 
 
-def _fuse(spec: ModelSpec) -> list[Layer]:
+def _fuse(spec: ModelSpec, norms: bool) -> list[Layer]:
     reading = readers(spec)
     position = {n.name: i for i, n in enumerate(spec.nodes)}
     shapes = spec.infer_shapes([i.example for i in spec.inputs])
@@ -137,7 +139,7 @@ def _fuse(spec: ModelSpec) -> list[Layer]:
                 residual = _other(after, node.name)
             elif after.op == "batch_norm" and not (apart := _why_not_affine(node, after, affine, activation)):
                 affine = after
-            elif after.op in ACTIVATIONS and not (apart := _why_not_activate(node, after, activation)):
+            elif after.op in ACTIVATIONS and not (apart := _why_not_activate(node, after, activation, norms)):
                 activation = after
             else:
                 apart = apart or Reason(f"{{}} ({after.op}) {ALONE[after.declaration.kind]}", (after.name,))
@@ -180,9 +182,9 @@ def _why_not_affine(node: Node, after: Node, affine: Node | None, activation: No
     return None
 
 
-def _why_not_activate(node: Node, after: Node, activation: Node | None) -> Reason | None:
+def _why_not_activate(node: Node, after: Node, activation: Node | None, norms: bool) -> Reason | None:
     """Why the layer of ``node`` does not apply the activation that follows; None if it does."""
-    if node.declaration.plain not in WITH_ACTIVATION:
+    if node.declaration.plain not in WITH_ACTIVATION or (node.op == "group_norm" and not norms):
         return Reason(f"an activation after {node.op} is a step of its own: {{}}", (after.name,))
     if activation is not None:
         return Reason("{} is a second activation; a store applies one", (after.name,))

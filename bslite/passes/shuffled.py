@@ -5,12 +5,14 @@ Of C·R channels, the R that become pixels of one channel follow each other (sub
 numbers move, else single ones. The rows of the filter change places; results are the same to the bit.
 """
 
+import math
+from collections.abc import Mapping
 from functools import partial
 
 import numpy as np
 
 from bslite.cache import Derived
-from bslite.ops import Kind
+from bslite.ops import Kind, Shape
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS
 from bslite.spec import Array, ModelSpec, Node
@@ -48,7 +50,10 @@ def _turn(draft: Draft, permute: Node, axes: int) -> None:
     sizes, shape = draft.fixed(split.name, range(1, 2 + axes)), split.attrs["shape"]
     if sizes is None or sizes[0] == 1 or any(n < -1 or n == 0 for n in shape[1 : 2 + axes]):
         return  # a size of 0 copies the one that stands there
-    if any(s[split.name][0] != s[conv.name][0] or np.prod(sizes) != s[conv.name][1] for s in draft.shapes):
+    image = next(iter(draft.reading.get(permute.name, ())), "")
+    if permute.name in draft.outputs or not all(
+        _become_pixels(s, conv.name, split.name, image) for s in draft.shapes
+    ):
         return
     params = {}
     for role, key in conv.params.items():
@@ -59,6 +64,19 @@ def _turn(draft: Draft, permute: Node, axes: int) -> None:
     shape = (shape[0], *shape[2 : 2 + axes], shape[1], *shape[2 + axes :])
     draft.put(Node(split.name, "reshape", split.inputs, {}, {"shape": shape}))
     draft.put(Node(permute.name, "permute", permute.inputs, {}, {"order": ORDERS[axes][1]}))
+
+
+def _become_pixels(shapes: Mapping[str, Shape], conv: str, split: str, image: str) -> bool:
+    """Whether the channels of the value ``conv`` are those and the pixels of ``split``, and ``image``, the
+    first that reads them in their new order, has them all as one image. Heads of an attention are no pixels.
+    """
+    (n, c, *sizes), (batch, channels, *rest) = shapes[conv], shapes[split]
+    if len(rest) != 2 * len(sizes):
+        return False
+    pixels = rest[: len(sizes)]
+    larger = [size * factor for size, factor in zip(sizes, pixels, strict=True)]
+    whole = batch == n and channels * math.prod(pixels) == c and rest[len(sizes) :] == sizes
+    return whole and shapes.get(image) == (n, channels, *larger)
 
 
 def _by_pixel(given: Array, channels: int) -> Array:

@@ -83,14 +83,14 @@ def test_networks_of_full_size_are_taken_in_bands() -> None:
         assert again == alone
 
 
-@pytest.mark.parametrize("batch", [2, 3, 5])
+@pytest.mark.parametrize("batch", [3, 5])
 def test_few_images_are_taken_in_bands_too(batch: int) -> None:
-    """Images that are no multiple of the threads, or whose layers go all images at once."""
+    """Images that are no multiple of the threads."""
     machine = dataclasses.replace(detect(2), l2=2 << 20)
     for arch in ("mobilenet_v2", "resnet18"):
         plan = build_plan(simplify(network(arch, 1000)), [(batch, 3, 224, 224)], machine)
         first = next(step for step in plan.steps if step.inner is not None)
-        assert len(first.bands) > 1 or max(bands_of(first.plans[0])) > 1, arch
+        assert len(first.bands) > 1, arch
         assert first.items == batch * len(first.bands), arch
 
 

@@ -227,7 +227,7 @@ def test_a_model_is_fused_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spec, made = simplify(network("resnet18").replace(name="another")), []
     layering = import_module("bslite.passes.fuse")  # the package has a function of that name
     find = layering._fuse
-    monkeypatch.setattr(layering, "_fuse", lambda spec: made.append(spec) or find(spec))
+    monkeypatch.setattr(layering, "_fuse", lambda spec, norms: made.append(spec) or find(spec, norms))
     shapes = [(1, 3, 64, 64)], [(2, 3, 40, 56)]
     plans = [build_plan(spec, shape, Machine()) for shape in shapes]
     assert made == [spec]

@@ -65,7 +65,28 @@ def test_channels_come_by_pixel(name: str) -> None:
     np.testing.assert_array_equal(bslite.run(spec, xs), bslite.run(plain, xs)[0])
 
 
+def heads(b: Net) -> str:
+    """Of an attention over pixels: their channels are axes of their own, and stay so."""
+    x = b.image("x", 8, (4, 4))
+    turned = []
+    for name in "qkv":
+        split = b.add("reshape", f"{name}/split", b.conv(x, 8, 32, 1, 1), shape=(0, 4, 8, 16))
+        turned.append(b.add("permute", name, split, order=(0, 1, 3, 2)))
+    return b.add("attention", "attention", *turned)
+
+
 LEFT: dict[str, Any] = {
+    "heads": heads,
+    "planes of a volume as one axis": lambda b: b.add(
+        "permute", "t",
+        b.add("reshape", "s", b.conv(b.image("x", 8, (2, 3, 4)), 8, 32, 1, 1, 1), shape=(0, 16, 2, 24)),
+        order=(0, 1, 3, 2),
+    ),
+    "pixels that stay apart": lambda b: b.add(
+        "permute", "t",
+        b.add("reshape", "s", b.conv(b.image("x", 8, (4, 4)), 8, 32, 1, 1), shape=(0, 8, 2, 2, 4, 4)),
+        order=(0, 1, 4, 2, 5, 3),
+    ),
     "groups": lambda b: conv_shuffled(b, 20, 2, 2, groups=2),
     "slopes by channel": lambda b: conv_shuffled(b, 20, 2, 2, after=prelu),
     "one channel": lambda b: conv_shuffled(b, 1, 3, 3),

@@ -31,8 +31,10 @@ class Fusion:
     forecast: Forecast | None = None
 
 
-def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan) -> list[Fusion]:
-    """The layers of ``spec``, which is ``original`` simplified, in the order of the model."""
+def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan, norms: bool = True) -> list[Fusion]:
+    """The layers of ``spec``, which is ``original`` simplified, in the order of the model. ``norms`` as for
+    `fuse`.
+    """
     owner = _owners(original, spec)
     before = {n.name: n for n in original.nodes}
     concats = {i: n for n in spec.nodes if n.op == "concat" for i in n.inputs}
@@ -42,7 +44,7 @@ def fusions(original: ModelSpec, spec: ModelSpec, plan: AnyPlan) -> list[Fusion]
         mine = [n for n, o in owner.items() if o == node.name and before[n].op == node.op]
         names[node.name] = mine[0] if mine else node.name
     found = []
-    for layer in fuse(spec):
+    for layer in fuse(spec, norms=norms):
         apart = layer.apart.say(lambda name: names.get(name, name))
         if layer.node.op == "batch_norm":
             nodes = {n.name: n for n in spec.nodes}

@@ -52,7 +52,7 @@ def gpu_rows(
 
     ``plan`` is made of ``spec``: ``original`` as simplified. ``driver`` is that of the GPU; None without one.
     """
-    found = fusions(original, spec, plan)
+    found = fusions(original, spec, plan, norms=False)
     home = {node: f for f in found for node in f.members}
     shapes, params = spec.infer_shapes(plan.shapes), {key: p.shape for key, p in spec.params.items()}
     whole = footprint(plan, params)

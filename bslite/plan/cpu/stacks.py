@@ -41,7 +41,8 @@ class Price(NamedTuple):
 
 class Banded(NamedTuple):
     """The values that do not leave runs of layers taken band by band: where one thread takes an image through
-    all layers, and where all threads take all images through a run.
+    all layers, and where all threads take all images through a run. An estimate: where stacks begin and end,
+    runs may be others.
     """
 
     apart: frozenset[str]
@@ -220,7 +221,7 @@ def choose_stacks(
     banded, together = kept_by_bands(layers, spec, shapes, single, machine, banding, known)
     stacks = _by_image(layers, spec, shapes, single, machine, batch, banded)
     inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
-    outside = set(range(len(layers))) - inside
+    outside = set(range(len(layers))) - inside  # of which `together` has what may go by bands
     runs = choose_bands(layers, spec, single, machine, batch, outside, spec.outputs, banding, among=together)
     return sorted([*stacks, *(Stack(run.start, run.stop, run.bands) for run in runs)])
 

@@ -46,7 +46,7 @@ def build_plan(
     missing = unsupported_ops(spec)
     if missing:
         raise EngineError(f"the GPU engine has no kernel for {', '.join(missing)} (model {spec.name!r})")
-    layers = fuse(spec, enabled=not layerwise)
+    layers = fuse(spec, enabled=not layerwise, norms=False)
     target = Gpu(machine, tuning or Tuning())
     second = channels_second(spec, all_shapes, lie_as_images(spec, shapes, input_strides))
     places = place_concats(layers, all_shapes)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from bslite.kernels.contracts.activation import IDENTITY
 from bslite.kernels.contracts.cuda.rows import (
     ChannelSums,
     ChannelThreads,
@@ -14,7 +13,6 @@ from bslite.kernels.contracts.cuda.rows import (
 from bslite.kernels.contracts.rows import GroupWork
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.views import View, size_of
-from bslite.plan.cuda.elementwise import elementwise_step
 from bslite.plan.cuda.launch import CudaBuilder, launch
 from bslite.plan.cuda.rows import block_threads, power_above
 
@@ -54,8 +52,6 @@ def group_step(b: CudaBuilder, work: GroupWork, x: View, y: View) -> bool:
     launch(b, record, of_group, [work.groups, n], [threads], [sums], [scales])
     pixel = ScalePixels(x.start, y.start, scales.start, size, y.strides[0], ys[0], ys[1], band)
     launch(b, pixel, variant, grid, block, [x, scales], [y])
-    if work.act != IDENTITY:
-        elementwise_step(b, "copy", [y], y, work.act, None)
     return True
 
 

@@ -70,13 +70,16 @@ def lower_group_norm(b: AnyBuilder, layer: Layer) -> None:
             b.copy(y, home)
         return
     # The pixels lie along too many axes: volumes with zeros around them, in what is written or read.
-    work, y = dataclasses.replace(work, act=IDENTITY), b.fresh(x.shape, 1, NO_HALO)
+    work, y = dataclasses.replace(work, act=IDENTITY), b.fresh(x.shape, 1, NO_HALO) if y is home else y
     if not b.target.group_step(b, work, x, y):
         plain = b.fresh(x.shape, 1, NO_HALO)
         b.copy(x, plain)
         done = b.target.group_step(b, work, plain, y)
         assert done
-    b.target.elementwise_step(b, "copy", [y], home, act, None)
+    if act == IDENTITY:
+        b.copy(y, home)
+    else:
+        b.target.elementwise_step(b, "copy", [y], home, act, None)
 
 
 def _by_rows(b: AnyBuilder, layer: Layer) -> None:
