@@ -89,9 +89,7 @@ class Kinds:
         self._seen: Recent[Key, bool] = Recent(MAX_SEEN)  # kinds of call with values that had no trace yet
         self._numbers: dict[Key, tuple[dict[Counter, int], frozenset[Counter]]] = {}  # by objects; which vary
         self._fixed: set[Key] = set()  # kinds of call, whose trace holds for one number alone
-        self._changed = (
-            False  # whether the last trace failed as the forward changes state: one may fill a cache
-        )
+        self._changed = False  # whether the last trace failed over a change of state, as a first call's may
         self._decided: dict[Key, set[int]] = {}  # names of arguments -> places of tensors whose values matter
 
     def restart(self) -> None:

@@ -17,7 +17,7 @@ BINARY = tuple(op.name for op in REGISTRY.values() if isinstance(op, Binary))
 #: Ops whose kernels apply an affine per channel (a batch norm) in the store. Convolutions and linear layers
 #: are not among them: it is folded into their weights.
 WITH_AFFINE = POOLS
-#: Ops whose kernels apply an activation in the store.
+#: Ops whose kernels apply an activation in the store; those of group norms do on CPUs alone.
 WITH_ACTIVATION = (
     *CONVS, *TRANSPOSED, "linear", "block_linear", "batch_norm", "group_norm", "scale_shift", *BINARY, *POOLS,
 )  # fmt: skip

@@ -134,6 +134,8 @@ def test_group_norm_with_an_activation(image: tuple[int, ...]) -> None:
     norm = graph("group_norm", "norm", graph.input("x", x.shape), num_groups=3)
     spec = graph.build(graph("silu", "act", norm))
     check_near(bslite.run(spec, x, backend="cuda"), spec, x)
+    layers = {step.layers for step in build_plan(spec, [x.shape], GpuMachine()).steps}
+    assert {("norm",), ("act",)} <= layers  # no store of a group norm has an activation there
 
 
 def test_group_norm_of_one_large_image() -> None:
