@@ -70,7 +70,7 @@ class Conv(Op):
         return {0: by_x, "weight": by_weight, "bias": grad.sum(0, *range(2, 2 + self.axes))}
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if self.axes != 2:
+        if self.axes > 2:
             return None
         r = params["weight"][2]
         return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)

@@ -157,7 +157,8 @@ class Op:
         return math.prod(ins[index])
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        """Output rows -> input rows along H, or None where an output row may need every input row.
+        """Output rows -> input rows along axis 2, or None where an output row may need every input row: rows
+        of an image, elements of a signal.
 
         A pointwise op reads the same row of each input; an input of one row, or with no such axis, it reads
         whole.

@@ -189,7 +189,7 @@ class IntConv(Op):
         return 2 * out[0] * math.prod(out[2:]) * k * math.prod(terms)
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if self.axes != 2:
+        if self.axes > 2:
             return None
         r = params["weight"][2]
         return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)

@@ -111,7 +111,7 @@ class WindowPool(Op):
         return counts
 
     def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if self.axes != 2:
+        if self.axes > 2:
             return None
         kernel, stride, dilation = self.geometry(attrs)
         return RowMap(stride[0], attrs["padding"][0], dilation[0] * (kernel[0] - 1) + 1)

@@ -163,6 +163,9 @@ def _links(
         keeps = op in SAME_AXES or op in POOLS or node.declaration.kind in (Kind.POINTWISE, Kind.CHANNEL)
         if resized and node.name in resized:
             keeps = not resized[node.name]
+        elif op == "resize":  # of a signal or a volume
+            rank = len(shapes[node.name])
+            keeps = rank in (3, 5) and {axis % rank for axis in node.attrs["axes"]}.isdisjoint((0, 1))
         if keeps:
             rank = len(shapes.get(node.name, ()))
             names = _values(node, shapes)

@@ -331,7 +331,7 @@ def test_a_layer_that_reads_the_whole_image_is_not_banded() -> None:
     x = g("relu", "a", g.input("x", (1, 3, 64, 64)))
     spec = g.build(g("sigmoid", "b", g("adaptive_avg_pool2d", "pool", x, output_size=(4, 4))))
     shapes = spec.infer_shapes([(1, 3, 64, 64)])
-    able = {layer.name: banding.can_band(layer, spec, shapes) for layer in fuse(spec)}
+    able = {layer.name: banding.can_band(layer, spec, shapes, ()) for layer in fuse(spec)}
     assert able == {"a": True, "b": False}  # the sigmoid is in the pool's store
 
 

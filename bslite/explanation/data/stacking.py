@@ -1,11 +1,11 @@
 """The time that the planner predicts for each layer, and why the layer is in a stack or out of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bslite.machine import Machine
-from bslite.ops import Shape
 from bslite.passes import Layer, fuse
+from bslite.passes.layouts import channels_second
 from bslite.plan.core.bands import can_band
 from bslite.plan.cpu.banding import layer_cost, whole_cycles
 from bslite.plan.cpu.phases import Images, Prices, images_of
@@ -48,7 +48,10 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
     tiled = {n: step.items for step in deep if step.tiled for n in step.layers}
     in_l3 = weights_stay_in_l3(spec, machine)
     by_bands = batch < max(2, machine.threads)
-    banded = UNBANDED if by_bands else kept_by_bands(layers, spec, shapes, single, machine, Banding())[0]
+    second = channels_second(spec, shapes)
+    banded = UNBANDED
+    if not by_bands:
+        banded, _ = kept_by_bands(layers, spec, shapes, single, second, machine, Banding())
     found = {}
     for layer in layers:
         if layer.name in constants:
@@ -57,9 +60,8 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
             seconds = (
                 whole_cycles(layer_cost(layer, spec, single, machine), machine, batch, Banding()) / clock
             )
-            found[layer.name] = Forecast(
-                seconds, _why_banded(layer, spec, single, within.get(layer.name), seconds)
-            )
+            able = can_band(layer, spec, single, second)
+            found[layer.name] = Forecast(seconds, _why_banded(able, within.get(layer.name), seconds))
             continue
         cost = price(layer, spec, single, machine, batch, in_l3, banded)
         apart, together = cost.apart / clock, cost.together / clock
@@ -101,13 +103,11 @@ def _by_phases(
     return found
 
 
-def _why_banded(
-    layer: Layer, spec: ModelSpec, single: Mapping[str, Shape], bands: int | None, seconds: float
-) -> str:
-    """Why a layer is, or is not, in a stack taken by bands, where that is a choice."""
+def _why_banded(able: bool, bands: int | None, seconds: float) -> str:
+    """Why a layer is, or is not, in a stack taken by bands, where that is a choice; ``able``: it can be."""
     alone = f"on its own it is predicted to take {seconds * 1e6:,.0f} µs"
     if bands is not None:
         return f"in a stack of {bands} bands of rows, the cheaper way; {alone}"
-    if not can_band(layer, spec, single):
+    if not able:
         return "not in a stack: it cannot be computed band by band of rows"
     return f"not in a stack: predicted to take no less time in one; {alone}"

@@ -1,10 +1,11 @@
-"""Bands of rows: the rows of each value of a stack that are needed to compute some rows of its outputs.
+"""Bands of rows: the rows of each value of a stack that are needed to compute some rows of its outputs. The
+"rows" of a signal ``[N, C, L]`` are its L pixels.
 
 The map of each op from output rows to input rows, followed from the stack's end to its start (BrainSlug,
 arXiv 1804.08378; the halo of a tile). Rows that two bands need are computed by both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.ops import RowMap, Shape
@@ -15,7 +16,9 @@ from bslite.spec import ModelSpec, Node
 Shapes = Mapping[str, Shape]
 Rows = tuple[int, int]  # [first, past the last)
 #: Ops whose lowerings take a window of the image's rows; ops that map each row to itself need no window.
-WINDOWED = ("conv2d", "int_conv2d", "max_pool2d", "avg_pool2d")
+WINDOWED = tuple(
+    f"{family}{axes}d" for axes in (1, 2) for family in ("conv", "int_conv", "max_pool", "avg_pool")
+)
 
 
 class Crop(NamedTuple):
@@ -37,9 +40,13 @@ def row_map(node: Node, params: ParamShapes) -> RowMap | None:
     return rows if node.op in WINDOWED or rows == RowMap() else None
 
 
-def can_band(layer: Layer, spec: ModelSpec, shapes: Shapes) -> bool:
-    """Whether a band of rows of the layer's value can be computed from bands of rows of its inputs."""
-    if any(len(shapes[name]) != 4 for name in (*layer.inputs, layer.name)):
+def can_band(layer: Layer, spec: ModelSpec, shapes: Shapes, second: Collection[str]) -> bool:
+    """Whether a band of rows of the layer's value can be computed from bands of rows of its inputs. A band is
+    of images, or of signals, values whose channels are axis 1: they are in ``second``.
+    """
+    rank, names = len(shapes[layer.name]), (*layer.inputs, layer.name)
+    signal = rank == 3 and all(name in second for name in names)
+    if any(len(shapes[name]) != rank for name in names) or not (rank == 4 or signal):
         return False
     if row_map(layer.node, spec.param_shapes(layer.node)) is None:
         return False

@@ -47,7 +47,7 @@ class Target(Protocol[M, T, S]):
 
     @property
     def resizes_planes(self) -> bool:
-        """Whether planes of contiguous pixels are resized as they lie."""
+        """Whether planes of contiguous pixels are resized as they lie, and signals in either order."""
 
     @property
     def pixel_padding(self) -> int:
@@ -76,7 +76,9 @@ class Target(Protocol[M, T, S]):
         """
 
     def resample(self, b: "Builder[M, T, S]", x: View, y: View, axis: int, table: Taps) -> None:
-        """Append ``y = x`` resized along one axis, both dense."""
+        """Append ``y = x`` resized along one axis, both dense; or along the first or second of three, where
+        signals are resized in either order.
+        """
 
     def resize_image(self, b: "Builder[M, T, S]", x: View, y: View, rows: Taps, cols: Taps) -> None:
         """Append ``y = x`` resized along rows, then columns, channels innermost, by one tap or two."""
@@ -259,7 +261,7 @@ class Builder(Generic[M, T, S]):
 
     def like(self, view: View, name: str, other: str) -> View:
         """``view`` of the value ``name``, cut to the rows that the value ``other`` has here."""
-        if len(view.shape) != 4 or view.shape[2] == 1 or name not in self.crop.rows:
+        if name not in self.crop.rows or view.shape[2] == 1:
             return view
         start = self.crop.first(other) - self.crop.first(name)
         stop = start + self.shapes[other][2]

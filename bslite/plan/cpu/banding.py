@@ -8,7 +8,8 @@ dynamic programme over the layers chooses runs and numbers of bands.
 
 import functools
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,16 +66,15 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
     pixels = size_of(out) / max(1, out[1]) if len(out) > 1 else 1.0
     vectors = pixels * -(-out[1] // machine.lanes) if len(out) > 1 else 1.0
     kind = node.declaration.kind
-    if node.op == "int_conv2d":
-        k, c, r, s = params["weight"]
-        work = (
-            pixels * cells(c, node.attrs["reads"]) * r * s * -(-k // machine.lanes) / machine.fma_ports * 1.1
-        )
-    elif node.op == "conv2d" and node.attrs["groups"] == 1:
-        k, c, r, s = params["weight"]
-        flops = 2.0 * pixels * c * r * s * machine.lanes * -(-k // machine.lanes)
+    if node.op in ("int_conv1d", "int_conv2d"):
+        k, c, *taps = params["weight"]
+        terms = cells(c, node.attrs["reads"]) * math.prod(taps)
+        work = pixels * terms * -(-k // machine.lanes) / machine.fma_ports * 1.1
+    elif node.op in ("conv1d", "conv2d") and node.attrs["groups"] == 1:
+        k, c, *taps = params["weight"]
+        flops = 2.0 * pixels * c * math.prod(taps) * machine.lanes * -(-k // machine.lanes)
         work = arithmetic_cycles(flops, node, params, machine) * 1.1
-    elif node.op == "conv2d" and params["weight"][1] == 1:
+    elif node.op in ("conv1d", "conv2d") and params["weight"][1] == 1:
         work = vectors * size_of(params["weight"][2:]) / machine.fma_ports * 1.6
     elif kind is Kind.CONTRACTION:
         flops = node.declaration.flops(
@@ -83,7 +83,7 @@ def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) 
         work = arithmetic_cycles(flops, node, params, machine) * 1.3
     elif kind is Kind.WINDOW:
         maps = row_map(node, params)
-        work = vectors * (maps.extent**2 if maps else 1.0) * 0.75 + 4 * vectors
+        work = vectors * (maps.extent ** (len(out) - 2) if maps else 1.0) * 0.75 + 4 * vectors
     elif kind is Kind.MOVEMENT:
         work = vectors
     else:
@@ -286,6 +286,7 @@ def choose_bands(
     layers: Sequence[Layer],
     spec: ModelSpec,
     shapes: Shapes,
+    second: Collection[str],
     machine: Machine,
     images: int,
     apart: Container[int],
@@ -295,13 +296,13 @@ def choose_bands(
 ) -> list[Run]:
     """Disjoint runs of layers to take band by band, the cheapest by predicted cycles.
 
-    ``shapes``: of one image. ``apart``: numbers of the layers that can be computed image by image;
-    ``outputs``: the values needed after all layers. ``among``: the runs to choose from, in as many bands as
-    are best here; all if not given.
+    ``shapes``: of one image; ``second``: values whose channels are axis 1. ``apart``: numbers of the layers
+    that can be computed image by image; ``outputs``: the values needed after all layers. ``among``: the runs
+    to choose from, in as many bands as are best here; all if not given.
     """
     costs = [layer_cost(layer, spec, shapes, machine) for layer in layers]
     able = [
-        i in apart and can_band(layer, spec, shapes) and layer.node.op != "constant"
+        i in apart and can_band(layer, spec, shapes, second) and layer.node.op != "constant"
         for i, layer in enumerate(layers)
     ]
     maps = {

@@ -59,16 +59,16 @@ def build_plan(
     if unsupported:
         raise EngineError(f"the CPU engine has no kernel for {', '.join(unsupported)} (model {spec.name!r})")
     whole = layerwise or keep_values
+    lie_so = lie_as_images(spec, shapes, input_strides)
+    across = functools.partial(runs_across, machine, spec)
+    second = channels_second(spec, all_shapes, lie_so, machine.lanes, across)
     images = None if whole else images_of(layers, spec, all_shapes, machine.threads)
     stacks: list[Stack] = []
     if images is not None:
         layers, runs = in_phases(layers, images, machine, spec.outputs)
         stacks = [Stack(*run) for run in runs]
     elif not whole:
-        stacks = choose_stacks(layers, spec, all_shapes, machine, tuning.banding, tuning.runs)
-    lie_so = lie_as_images(spec, shapes, input_strides)
-    across = functools.partial(runs_across, machine, spec)
-    second = channels_second(spec, all_shapes, lie_so, machine.lanes, across)
+        stacks = choose_stacks(layers, spec, all_shapes, second, machine, tuning.banding, tuning.runs)
     if tuning.chains:
         stacks = without_chains(stacks, layers, all_shapes, spec.dtypes, second)
     if not stacks and not layerwise:

@@ -6,12 +6,15 @@ from bslite import ops
 from bslite.ops import RowMap
 from bslite.passes import Layer
 from bslite.passes.families import CONVS, INT_CONVS, TRANSPOSED, UPDATES
-from bslite.plan.core.bands import Crop
+from bslite.plan.core.bands import WINDOWED, Crop
 from bslite.plan.core.builder import Halo
 from bslite.plan.core.concats import Place
 from bslite.plan.core.views import NO_HALO
 from bslite.plan.core.windows import shapes_of_params, updated_windows, windows_of
 from bslite.spec import ModelSpec
+
+#: Convolutions that may see a band of rows.
+BANDED = tuple(op for op in (*CONVS, *INT_CONVS) if op in WINDOWED)
 
 
 def wider(a: Halo, b: Halo) -> Halo:
@@ -24,16 +27,19 @@ def halo_of(layer: Layer, maps: RowMap, crop: Crop) -> tuple[int, Halo, Halo]:
 
     The start is the row of the input, counted from the band's row 0, at which the first window begins. The
     halo is the zeros that must lie around the input: only those beside it, because sums leave out filter rows
-    above or below the image. An image of one column is a line from top to bottom.
+    above or below the image. An image of one column is a line from top to bottom, as a signal is a line.
     """
-    name = layer.node.inputs[0]
-    top, left, bottom, right = layer.node.attrs["padding"]
+    name, signal = layer.node.inputs[0], len(crop.whole[layer.name]) == 3
+    padded = layer.node.attrs["padding"]
+    top, left, bottom, right = (padded[0], 0, padded[1], 0) if signal else padded
     start, stop = -top, bottom
     if layer.name in crop.rows:
         (a, z), (first, last) = crop.rows[layer.name], crop.rows[name]
         start = a * maps.stride - top - first
         stop = (z - 1) * maps.stride - top + maps.extent - last
     padding = max(0, -start), left, max(0, stop), right
+    if signal:
+        return start, padding, (0, padding[0], 0, padding[2])
     return start, padding, padding if is_column(layer, crop) else (0, left, 0, right)
 
 
@@ -74,7 +80,7 @@ def layer_halo(layer: Layer, spec: ModelSpec, crop: Crop) -> Halo:
         cols = updated_windows(node.attrs, *(crop.whole[name] for name in node.inputs)).cols
         return 0, cols.before, 0, cols.after
     params = shapes_of_params(spec, node, crop.whole)
-    if node.declaration.plain in ("conv2d", "int_conv2d"):
+    if node.declaration.plain in BANDED:
         maps = ops.get(node.declaration.plain).rows(params, node.attrs)
         assert maps is not None
         return halo_of(layer, maps, crop)[2]

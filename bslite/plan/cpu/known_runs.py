@@ -5,7 +5,7 @@ slowly with the size, and no result depends on them. For a size near by, the sam
 further off, runs are chosen among those that searches found, in numbers of bands that suit it.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.ops import Shape
@@ -75,7 +75,7 @@ def _within(factor: float, some: Sequence[Shape], others: Sequence[Shape]) -> bo
 
 def fit(
     runs: Sequence[Run], layers: Sequence[Layer], spec: ModelSpec, shapes: Mapping[str, Shape],
-    apart: Callable[[int], bool],
+    second: Collection[str], apart: Callable[[int], bool],
 ) -> bool:  # fmt: skip
     """Whether runs can be taken for images of these shapes: each band has a row of all that leaves it."""
     last = {name: i for i, layer in enumerate(layers) for name in layer.inputs}
@@ -83,7 +83,7 @@ def fit(
     for run in runs:
         for i in range(run.start, run.stop):
             layer = layers[i]
-            if not apart(i) or not can_band(layer, spec, shapes):
+            if not apart(i) or not can_band(layer, spec, shapes, second):
                 return False
             leaves = i == run.stop - 1 or last.get(layer.name, -1) >= run.stop
             if leaves and shapes[layer.name][2] < run.bands:

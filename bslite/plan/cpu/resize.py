@@ -17,14 +17,18 @@ def _bits(x: float) -> int:
 
 
 def resample_step(b: CpuBuilder, x: View, y: View, axis: int, table: Taps) -> None:
-    """Append a step that resizes one axis; x and y are dense."""
+    """Append a step that resizes one axis. The axes after it are contiguous; those before it are one, or all
+    are dense.
+    """
     lines, inner = size_of(y.shape[: axis + 1]), size_of(y.shape[axis + 1 :])
+    x_image, y_image = (4 * v.strides[axis - 1] if axis else 0 for v in (x, y))
     taps = len(table[0])
     item_lines, items = share_rows(b.machine, lines, lines * taps * (8.0 + inner / b.machine.lanes))
-    cells = [cell for line in table for tap in line for cell in (tap.line, _bits(tap.weight))]
+    x_line = 4 * x.strides[axis]
+    cells = [cell for line in table for tap in line for cell in (x_line * tap.line, _bits(tap.weight))]
     record = Resample(
-        x.start, y.start, Operand(b.const("offsets", values=cells), 0), x.shape[axis], y.shape[axis], inner,
-        taps, lines, item_lines,
+        x.start, y.start, Operand(b.const("offsets", values=cells), 0), x_image, y_image, 4 * y.strides[axis],
+        y.shape[axis], inner, taps, lines, item_lines,
     )  # fmt: skip
     step(b, record, items, [x], [y])
 

@@ -76,7 +76,9 @@ def lower_stack(b: CpuBuilder, layers: Sequence[Layer], leaving: Sequence[str], 
         bands == 1 and not shared | sums
     ):  # an image too large for one core's L2 goes through in bands within the stack
         alone = dataclasses.replace(b.machine, threads=1)
-        runs = choose_bands(layers, b.spec, single, alone, 1, range(len(layers)), leaving, b.tuning.banding)
+        runs = choose_bands(
+            layers, b.spec, single, b.second, alone, 1, range(len(layers)), leaving, b.tuning.banding
+        )
         stacks = [Stack(r.start, r.stop, r.bands) for r in runs]
     plans: list[CpuPlan] = []
     parts: list[Band] = []
@@ -189,7 +191,11 @@ def _end(
         offset += first * outside.strides[2]
         if halo != NO_HALO:
             top, left, bottom, right = halo
-            halo = (top * (first == 0), left, bottom * (last == outside.shape[2]), right)
+            at_start, at_end = first == 0, last == outside.shape[2]
+            if len(shape) == 3:
+                halo = (top, left * at_start, bottom, right * at_end)
+            else:
+                halo = (top * at_start, left, bottom * at_end, right)
     b.buffers[end] = Buffer(end, size_of(shape[1:]), kind)
     ends.append(End(end, outside.buffer, offset, outside.strides[0]))
     return View(end, 0, (1, *shape[1:]), outside.strides, halo)

@@ -7,7 +7,7 @@ threads, and no thread waits at a layer's end. The price: weights are read once 
 
 import dataclasses
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from bslite.errors import BsliteError
@@ -203,26 +203,28 @@ def _is_whole(layer: Layer) -> bool:
 
 
 def choose_stacks(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, machine: Machine, banding: Banding,
-    known: KnownRuns | None = None,
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, second: Collection[str], machine: Machine,
+    banding: Banding, known: KnownRuns | None = None,
 ) -> list[Stack]:  # fmt: skip
     """Disjoint runs of layers to take depth-first, the cheapest by predicted cycles, in order.
 
     Where each thread has an image, runs go image by image; else, and outside those runs, by bands of rows.
-    ``known``: bands found for other sizes.
+    ``second``: values whose channels are axis 1; ``known``: bands found for other sizes.
     """
     batch = batch_of(spec, shapes)
     single = one_image(spec, shapes)
     if single is None:
         return []
     if batch < max(2, machine.threads):
-        runs = _by_bands(layers, spec, shapes, single, machine, batch, banding, known)
+        runs = _by_bands(layers, spec, shapes, single, second, machine, batch, banding, known)
         return [Stack(run.start, run.stop, run.bands) for run in runs]
-    banded, together = kept_by_bands(layers, spec, shapes, single, machine, banding, known)
+    banded, together = kept_by_bands(layers, spec, shapes, single, second, machine, banding, known)
     stacks = _by_image(layers, spec, shapes, single, machine, batch, banded)
     inside = {i for stack in stacks for i in range(stack.start, stack.stop)}
     outside = set(range(len(layers))) - inside  # of which `together` has what may go by bands
-    runs = choose_bands(layers, spec, single, machine, batch, outside, spec.outputs, banding, among=together)
+    runs = choose_bands(
+        layers, spec, single, second, machine, batch, outside, spec.outputs, banding, together
+    )
     return sorted([*stacks, *(Stack(run.start, run.stop, run.bands) for run in runs)])
 
 
@@ -233,8 +235,8 @@ def batch_of(spec: ModelSpec, shapes: Shapes) -> int:
 
 
 def _by_bands(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine, images: int,
-    banding: Banding, known: KnownRuns | None,
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, second: Collection[str],
+    machine: Machine, images: int, banding: Banding, known: KnownRuns | None,
 ) -> list[Run]:  # fmt: skip
     """Runs that all threads of the machine take ``images`` images through, band by band of rows."""
     constants = {layer.name for layer in layers if layer.node.op == "constant"}
@@ -246,23 +248,24 @@ def _by_bands(
     key = tuple(layer.name for layer in layers), len(spec.inputs), images, machine.threads, unit, banding
     sizes = [single[i.name] for i in spec.inputs]
     runs = known.near(key, sizes) if known else None
-    if runs is None or not fit(runs, layers, spec, single, apart):
+    if runs is None or not fit(runs, layers, spec, single, second, apart):
         able = set(filter(apart, range(len(layers))))
         among = known.among(key, sizes) if known else None
-        runs = choose_bands(layers, spec, single, machine, images, able, spec.outputs, banding, among)
+        runs = choose_bands(layers, spec, single, second, machine, images, able, spec.outputs, banding, among)
         if known:
             known.note(key, sizes, runs, among)
     return runs
 
 
 def kept_by_bands(
-    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, machine: Machine,
-    banding: Banding, known: KnownRuns | None = None,
+    layers: Sequence[Layer], spec: ModelSpec, shapes: Shapes, single: Shapes, second: Collection[str],
+    machine: Machine, banding: Banding, known: KnownRuns | None = None,
 ) -> tuple[Banded, list[Run]]:  # fmt: skip
     """What stays in L2 where runs go by bands, and the runs of all images on all threads."""
     alone = dataclasses.replace(machine, threads=1)
-    apart = _by_bands(layers, spec, shapes, single, alone, 1, banding, known)
-    together = _by_bands(layers, spec, shapes, single, machine, batch_of(spec, shapes), banding, known)
+    apart = _by_bands(layers, spec, shapes, single, second, alone, 1, banding, known)
+    images = batch_of(spec, shapes)
+    together = _by_bands(layers, spec, shapes, single, second, machine, images, banding, known)
     return Banded(*(_kept(layers, runs, spec.outputs) for runs in (apart, together))), together
 
 

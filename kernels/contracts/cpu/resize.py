@@ -5,16 +5,19 @@ from bslite.kernels.contracts.record import Operand, StepRecord
 
 
 class Resample(StepRecord, kernel="resample"):
-    """Resizes one axis of a dense tensor: ``y[o, i] = sum of weight * x[o, line]`` over the ``taps`` of i.
+    """Resizes one axis of a tensor: ``y[o, i] = sum of weight * x[o, line]`` over the ``taps`` of i.
 
-    A line has ``inner`` cells; an axis has ``size`` lines in x and ``out`` in y. ``table`` holds, for each
-    tap, the line and, in a cell, the weight. An item has ``item_lines`` of the ``lines`` of y.
+    A line has ``inner`` cells; an axis has ``out`` lines in y. ``x_image`` and ``y_image`` lie between
+    neighbouring o, ``y_line`` between lines. ``table`` holds, for each tap, the byte offset of its line in x
+    and, in a cell, the weight. An item has ``item_lines`` of the ``lines`` of y.
     """
 
     x: Operand
     y: Operand
     table: Operand
-    size: int
+    x_image: int
+    y_image: int
+    y_line: int
     out: int
     inner: int
     taps: int

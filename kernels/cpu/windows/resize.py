@@ -12,7 +12,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES, fma, splat
 
 N, B, R = reader(ResizeNearest), reader(ResizeLinear), reader(Resample)
 ENTRY = 32  # bytes of an entry of linear tables: two byte offsets, and the float32 weight of each in a cell
-TAP = 16  # bytes of an entry of tables of taps: the input line, and its float32 weight in a cell
+TAP = 16  # bytes of an entry of tables of taps: a byte offset, and its float32 weight in a cell
 
 
 @step_kernel(ResizeNearest)
@@ -66,28 +66,28 @@ def resize_linear(step, bases, item, scratch):
 
 @step_kernel(Resample)
 def resample(step, bases, item, scratch):
-    """``y[o, i] = sum of weight * x[o, line]``, dense, over i's taps in order; lines of ``inner`` cells.
+    """``y[o, i] = sum of weight * x[o, line]`` over i's taps in order; lines of ``inner`` cells.
 
     A single tap has weight one and is copied, whatever its cells are.
     """
     s = R(step, bases)
-    size, out, inner = s.size, s.out, s.inner
+    out, inner = s.out, s.inner
     taps, table = s.taps, s.table
     first = item * s.item_lines
     for line in range(first, min(s.lines, first + s.item_lines)):
-        x = s.x + line // out * size * inner * 4
-        y = s.y + line * inner * 4
+        x = s.x + line // out * s.x_image
+        y = s.y + line // out * s.y_image + line % out * s.y_line
         tap = table + line % out * taps * TAP
         if taps == 1:
-            copy_run(x + load_int(tap) * inner * 4, y, inner)
+            copy_run(x + load_int(tap), y, inner)
             continue
         place, left = 0, inner
         while left > 0:
             # a zero weight still multiplies: an infinite element makes NaN, as in torch
-            total = splat(load_scalar(tap + 8)) * load_some(x + load_int(tap) * inner * 4 + place, left)
+            total = splat(load_scalar(tap + 8)) * load_some(x + load_int(tap) + place, left)
             for t in range(1, taps):
                 entry = tap + t * TAP
-                v = load_some(x + load_int(entry) * inner * 4 + place, left)
+                v = load_some(x + load_int(entry) + place, left)
                 total = fma(splat(load_scalar(entry + 8)), v, total)
             store_some(y + place, total, left)
             place += BYTES

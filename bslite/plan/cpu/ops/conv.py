@@ -10,10 +10,10 @@ from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import View
-from bslite.plan.core.windows import Halo, Window, made_by, shapes_of_params, volume, windows_of
+from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.conv_planes import conv_planes
-from bslite.plan.cpu.halos import halo_of, is_column, layer_halo
+from bslite.plan.cpu.halos import BANDED, halo_of, is_column, layer_halo
 from bslite.plan.cpu.on_tiles.pixels import Near, Pixels, Places, in_lines
 from bslite.plan.cpu.on_tiles.prologue import take_scaled
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, split_conv, stored
@@ -69,13 +69,23 @@ def window_of(b: CpuBuilder, layer: Layer) -> tuple[Window, Halo, bool]:
     (window,) = windows_of(node, params, b.shapes, layer.name)
     halo = layer_halo(layer, b.spec, b.crop)
     clipped = window.by_planes or bool(window.rows.before or window.rows.after)
-    if node.declaration.plain in ("conv2d", "int_conv2d"):
+    if node.declaration.plain in BANDED:
         maps = ops.get(node.declaration.plain).rows(params, node.attrs)
         assert maps is not None
         start, (above, _, below, _), halo = halo_of(layer, maps, b.crop)
+        if len(b.shapes[layer.name]) == 3:
+            return window._replace(cols=window.cols._replace(start=start)), halo, False
         window = window._replace(rows=window.rows._replace(start=start))
         clipped = bool(above or below)
     return window, halo, clipped
+
+
+def _whole(b: CpuBuilder, layer: Layer, cols: Axis) -> Axis:
+    """The windows along the whole of a signal, of which the layer may see a band."""
+    if layer.name not in b.crop.rows or len(b.shapes[layer.name]) != 3:
+        return cols
+    have, made = (b.crop.whole[name][2] for name in (layer.node.inputs[0], layer.name))
+    return cols._replace(start=-layer.node.attrs["padding"][0], have=have, made=made)
 
 
 def _turned(view: View) -> View:
@@ -118,7 +128,8 @@ def convolve(
     near, planes = (rows.dilation * xl, cols.dilation * xc), (depth.taps, depth.dilation * xp)
     usual = append is contraction and not (across or filters.dots or window.empty)
     # A column is taken as a line, of a band of which other rows are beside it than of the whole.
-    beside = usual and not is_column(layer, b.crop) and leaves_out_columns(cols, filters.group_depth)
+    column = is_column(layer, b.crop)
+    beside = usual and not column and leaves_out_columns(_whole(b, layer, cols), filters.group_depth)
     if across:
         terms = reduction_across(rows.taps, cols.taps, filters.group_depth, *near, *planes)
     else:

@@ -9,7 +9,9 @@ from bslite.kernels.contracts.record import Operand
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import View, with_halo
-from bslite.plan.core.windows import Window, volume
+from bslite.plan.core.windows import NONE, Window, volume
+from bslite.plan.cpu.banding import ITEMS
+from bslite.plan.cpu.contraction import Lines, part_of
 from bslite.plan.cpu.epilogue import epilogue
 from bslite.plan.cpu.line_sums import line_sums_of
 from bslite.plan.cpu.packing import bias_of, how_of, pack, weights_of
@@ -20,6 +22,8 @@ from bslite.plan.shared.conv import Filters
 
 #: Filters up to this width have a microkernel of their own, for these horizontal strides; dilation 1.
 WIDEST, STRIDES = 64, (1, 2)
+NEAR = 0.1  # share of L2 for what a piece of a signal's line reads and writes
+SHORTEST = 28  # pixels of such a piece
 PER_OUTPUT = 6.0  # cycles of a register of outputs besides its multiply-adds, mostly moving through L2
 
 
@@ -64,9 +68,53 @@ def depthwise(
     inside: Windows,
     filters: Filters,
 ) -> None:
-    """Append one "depthwise" step: one filter per channel, or small groups. ``inside``: the places of the
-    windows.
+    """Append a "depthwise" step: one filter per channel, or small groups. ``inside``: the places of the
+    windows. A signal's line is cut into shorter ones, and what remains after them is a step of its own.
     """
+    weights = _weights(b, layer, window, filters, volume(y).shape[1])
+    sums = line_sums_of(b, layer, y)
+    (n, channels, *between, pixels), (image, *_, pixel) = y.shape, y.strides
+    one_line = math.prod(between) == window.depth.taps == window.rows.taps == 1 and sums is None
+    length = piece(b.machine, channels, pixels) if one_line else pixels
+    if length == pixels:
+        _append(b, layer, x, y, x, origin, window, inside, filters, weights, sums)
+        return
+    step, lines = window.cols.stride * x.strides[-1], pixels // length
+    for at, size in ((0, Lines(n, lines, length)), (lines * length, Lines(n, 1, pixels % length))):
+        if size.pixels:
+            cut = window._replace(rows=NONE._replace(have=size.lines, made=size.lines))
+            read = View(
+                x.buffer, x.offset, (n, channels, size.lines, x.shape[-1] // lines),
+                (x.strides[0], 1, size.pixels * step, x.strides[-1]),
+            )  # fmt: skip
+            part = part_of(y, size, channels, (image, size.pixels * pixel, pixel), at * pixel)
+            start = Operand(origin.buffer, origin.at + at * step)
+            _append(b, layer, read, part, x, start, cut, Windows(0, 1, 1, size.lines), filters, weights, None)
+
+
+def piece(machine: Machine, channels: int, pixels: int) -> int:
+    """The length of the pieces that a line of so many pixels is cut into: what a thread reads and writes for
+    one stays near while it takes one register of channels after the other, and all have some to share.
+    """
+    near, shared = int(NEAR * machine.l2) // (8 * channels), pixels // (ITEMS * machine.threads)
+    most = min(pixels, max(SHORTEST, min(near, shared)))
+    return next((n for n in range(most, most // 2, -1) if pixels % n == 0), most)
+
+
+def _append(
+    b: CpuBuilder,
+    layer: Layer,
+    x: View,
+    y: View,
+    reads: View,
+    origin: Operand,
+    window: Window,
+    inside: Windows,
+    filters: Filters,
+    weights: tuple[Operand, Operand, list[View]],
+    sums: View | None,
+) -> None:
+    """Append one step from x to y, which may be pieces of what it ``reads`` and of the layer's value."""
     machine = b.machine
     deep = window.depth.taps > 1 or window.by_planes
     filter_rows, cols = window.rows.taps, window.cols.taps
@@ -100,11 +148,10 @@ def depthwise(
         4 * products * registers * machine.lanes,
         4 * planes * lines * pixels * channels,
     )
-    weights, biases, read = _weights(b, layer, window, filters, channels)
-    sums = line_sums_of(b, layer, y)
+    matrix, biases, read = weights
     si, _, sl, _ = sums.strides if sums else (0, 0, 0, 0)
     record = Depthwise(
-        origin, y.start, weights, biases, sums.start if sums else y.start, has_sums=int(sums is not None),
+        origin, y.start, matrix, biases, sums.start if sums else y.start, has_sums=int(sums is not None),
         sums_image=4 * si, sums_line=4 * sl,
         x_image=4 * xi, x_line=4 * window.rows.stride * xl, x_col=4 * sw * xc,
         x_row=4 * window.rows.dilation * xl, x_tap=4 * dw * xc, y_image=4 * yi, y_line=4 * yl, y_col=4 * yc,
@@ -118,7 +165,7 @@ def depthwise(
         stored=Cells.none(y.start),
     )  # fmt: skip
     writes = [y, sums] if sums else [y]
-    step(b, record, n * items.bands * items.blocks, [with_halo(x), *read], writes)
+    step(b, record, n * items.bands * items.blocks, [with_halo(reads), *read], writes)
 
 
 def _weights(

@@ -58,7 +58,7 @@ def lower_pool(b: CpuBuilder, layer: Layer) -> None:
     """Lower a pool with sliding windows."""
     node = layer.node
     spans, dilation = spans_of(node, b.crop.whole[node.inputs[0]][2:], b.crop.whole[layer.name][2:])
-    if len(spans) == 2:
+    if layer.name in b.crop.rows:
         first, start = b.crop.first(layer.name), b.crop.first(node.inputs[0])
         rows = spans[0][first : first + b.shapes[layer.name][2]]
         spans[0] = [s._replace(first=s.first - start) for s in rows]
