@@ -39,6 +39,7 @@ ACTIVATION = {
     "hardswish": 2.0,
     "quantize": 8.0,
 }
+VIEW = "slice"  # moves nothing, unless it leaves a run of bands
 WRITE = 2.0  # memory beyond L2 is read before it is written
 ROOM = 0.7  # share of L2 that a band may fill
 NEAR = 0.25  # share of L2 up to which the thread that made a value's rows still finds them there
@@ -56,7 +57,7 @@ class Cost(NamedTuple):
     cells: float
 
 
-NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 1.0)  # of a layer that is another one's prologue
+NOTHING = Cost(0.0, 0.0, 0.0, 0.0, 1.0)  # of a layer that is another one's prologue, and of a view
 
 
 def layer_cost(layer: Layer, spec: ModelSpec, shapes: Shapes, machine: Machine) -> Cost:
@@ -162,7 +163,7 @@ class Growing:
             (reading.rows, reading.last, reading.count) if reading else (None, self.stop - 1, 0)
         )
         leaves = search.read_by.get(layer.name, -1) >= self.stop
-        if search.joins[i] and not leaves:
+        if (search.joins[i] or layer.node.op == VIEW) and not leaves:
             cost = NOTHING
         if leaves:
             rows = hull(rows, share(height, self.band, self.bands))
@@ -322,7 +323,8 @@ def choose_bands(
     best: list[float] = [0.0]
     chosen: list[Run | None] = []
     for stop in range(1, len(layers) + 1):
-        alone = 0.0 if joins[stop - 1] else whole_cycles(costs[stop - 1], machine, images, options)
+        free = joins[stop - 1] or layers[stop - 1].node.op == VIEW
+        alone = 0.0 if free else whole_cycles(costs[stop - 1], machine, images, options)
         cycles = best[-1] + alone
         pick = None
         starts = search.starts(stop) if among is None else sorted(given.get(stop, ()), reverse=True)
