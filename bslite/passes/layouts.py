@@ -128,7 +128,7 @@ def _channels_second(
     below = set(lie_so) | seeds
     for node in spec.nodes:
         turns = node.name in resized and node.name not in images
-        if not (turns or below.isdisjoint(node.inputs)):
+        if not (turns or node.name in convs or below.isdisjoint(node.inputs)):
             below.add(node.name)
     below = {name for name in below if len(shapes[name]) == 4}
     return frozenset(images | below - _joined(rows, linked))

@@ -95,14 +95,18 @@ def test_few_images_are_taken_in_bands_too(batch: int) -> None:
 
 
 @pytest.mark.fuzz
+@pytest.mark.parametrize("axes", [1, 2])
 @settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_chains_of_windows(data: st.DataObject) -> None:
-    """Convolutions and pools of any size, stride, padding and dilation, sums and concats between them."""
+@given(data=st.data())
+def test_chains_of_windows(axes: int, data: st.DataObject) -> None:
+    """Convolutions and pools of any size, stride, padding and dilation, sums and concats between them, of
+    signals and of images.
+    """
     rng = np.random.default_rng(0)
     g = Graph()
-    height, width = data.draw(st.integers(9, 40)), data.draw(st.integers(7, 20))
-    value, channels = g.input("x", (1, 3, height, width)), 3
+    sizes = [data.draw(st.integers(9, 40)), data.draw(st.integers(7, 20))]
+    sizes = [sizes[0] * sizes[1]] if axes == 1 else sizes
+    value, channels = g.input("x", (1, 3, *sizes)), 3
     kept: list[tuple[str, int]] = []
     for i in range(data.draw(st.integers(2, 6))):
         kinds = ["conv", "depthwise", "max", "avg", "relu", "concat", "add", "norm"]
@@ -112,19 +116,19 @@ def test_chains_of_windows(data: st.DataObject) -> None:
             k = data.draw(st.sampled_from([1, 2, 3, 5]))
             out = channels if kind == "depthwise" else data.draw(st.sampled_from([4, 16, 19]))
             groups = channels if kind == "depthwise" else 1
-            weight = rng.standard_normal((out, channels // groups, k, k)).astype(np.float32)
-            pads = tuple(data.draw(st.integers(0, k)) for _ in range(4))
+            weight = rng.standard_normal((out, channels // groups, *(k,) * axes)).astype(np.float32)
+            pads = tuple(data.draw(st.integers(0, k)) for _ in range(2 * axes))
             stride = data.draw(st.sampled_from([1, 1, 2, 3]))
             attrs: dict[str, Any] = {"padding": pads, "stride": stride, "groups": groups}
             attrs["dilation"] = data.draw(st.sampled_from([1, 1, 2]))
-            value = g("conv2d", f"n{i}", value, weight=weight, **attrs)
-            channels, kept = out, [] if stride > 1 or pads != (k // 2,) * 4 or k % 2 == 0 else kept
+            value = g(f"conv{axes}d", f"n{i}", value, weight=weight, **attrs)
+            channels, kept = out, [] if stride > 1 or pads != (k // 2,) * 2 * axes or k % 2 == 0 else kept
             kept = kept if attrs["dilation"] == 1 else []
         elif kind in ("max", "avg"):
             k = data.draw(st.sampled_from([2, 3]))
-            pads = (data.draw(st.integers(0, k // 2)),) * 2 + (data.draw(st.integers(0, k // 2)),) * 2
+            pads = sum(((data.draw(st.integers(0, k // 2)),) * axes for _ in range(2)), ())
             stride = data.draw(st.integers(1, 2))
-            value = g(f"{kind}_pool2d", f"n{i}", value, kernel=k, stride=stride, padding=pads)
+            value = g(f"{kind}_pool{axes}d", f"n{i}", value, kernel=k, stride=stride, padding=pads)
             kept = []
         elif kind == "relu":
             value = g("relu", f"n{i}", value)
@@ -137,7 +141,7 @@ def test_chains_of_windows(data: st.DataObject) -> None:
         elif kind == "add" and same:
             value = g("add", f"n{i}", value, same[-1])
         kept.append((value, channels))
-    x = images(1, height, width)
+    x = noise(1, 3, *sizes)
     try:
         spec = g.build(value)
         want = bslite.run(spec, x, layerwise=True)

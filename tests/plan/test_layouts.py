@@ -54,6 +54,15 @@ def test_heads_of_an_attention_lie_in_rows() -> None:
     check(spec, *(noise(*shape) for shape in shapes))
 
 
+@pytest.mark.parametrize("op", ["softmax", "log_softmax", "cumsum"])
+def test_a_convolution_of_planes_behind_rows_of_an_image(op: str) -> None:
+    """The last one is best computed plane by plane: neither what it reads nor what it makes is an image."""
+    g = Graph()
+    image = g("conv2d", "first", g.input("x", ("N", 16, 8, 8), (1, 16, 8, 8)), weight=noise(16, 16, 1, 1))
+    last = g("conv2d", "last", g(op, "rows", image, axis=3), weight=noise(4, 16, 1, 1))
+    check(g.build(last), noise(1, 16, 8, 8))
+
+
 def test_images_and_rows_in_one_model() -> None:
     g = Graph()
     x = g.input("x", ("N", 6, 5, 8), (2, 6, 5, 8))

@@ -86,6 +86,12 @@ class Notes(Cpu):
 
         self.calls.append(Call(b.layer, (x,), y, append))
 
+    def lane_step(
+        self, b: CpuBuilder, work: RowWork, x: View, y: View, axis: int, inner: int
+    ) -> None:
+        """Refuse: `chains` leaves out layers whose rows stand side by side."""
+        raise AssertionError(f"rows side by side in a chain: {b.layer}")
+
     def reduction(self, b: CpuBuilder, layer: Layer) -> None:
         """Note the reduction of a value along its rows."""
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bslite.ops import Kind, Shape
 from bslite.ops.reduce import Reduction
 from bslite.passes import Layer
-from bslite.plan.core.layouts import FEW, reduced_channels
+from bslite.plan.core.layouts import FEW, innermost, reduced_channels
 from bslite.plan.cpu.stacks import Stack
 
 LONGEST = 64  # layers of a chain
@@ -54,7 +54,9 @@ def form_of(
     if not shape or shape[-1] > LONGEST_ROW or dtypes[layer.name] != "float32":
         return None
     if node.op in ROWS:
-        return Form(shape, True) if node.attrs["axis"] in (-1, last) else None
+        inner = innermost(len(shape), node.inputs[0] in second)
+        in_lanes = inner != last and shape[inner] > FEW  # perhaps: `row_layer` decides
+        return Form(shape, True) if node.attrs["axis"] in (-1, last) and not in_lanes else None
     if node.op in NORMS:
         return Form(shape, True) if len(node.attrs["normalized_shape"]) == 1 else None
     if isinstance(node.declaration, Reduction) and node.attrs["keepdim"] and shape[-1] > FEW:

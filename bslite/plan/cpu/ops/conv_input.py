@@ -38,7 +38,7 @@ def read_for(
     reads = math.prod(taps) / math.prod(attrs["stride"])
     if on_dots(b, key, filters.group_depth, filters.group_channels, filters.groups, reads):
         depth = cells(filters.group_depth)
-        x = rounded(b, layer, b.read(name, exact=True), 1, halo)
+        x = rounded(b, layer, b.read(name, 1, exact=True), 1, halo)
         return x, filters._replace(group_depth=depth, dots=True)
     filters = filters._replace(in_registers=in_registers(b.machine, layer, filters, math.prod(taps)))
     if window is not None and _takes_cells(b, layer, filters, window, clipped):
@@ -48,7 +48,7 @@ def read_for(
         found = rounded_for_some(b, layer, name, halo)
         if found is not None:
             return found, filters._replace(reads=Reads.CELLS)
-    x = b.read(name, halo=halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
+    x = b.read(name, 1, halo, exact=not filters.in_registers)  # the GEMM tile loads A by the element
     return x, filters
 
 
@@ -166,7 +166,7 @@ def _close(b: CpuBuilder, layer: Layer, halo: Halo, depth: int, unit: int, start
     """The input with ``halo`` zeros around it and nothing between pixels; the pixel ``start`` is a multiple
     of ``unit`` pixels away from the beginning of a line.
     """
-    x = b.read(layer.node.inputs[0], halo=halo, exact=True)
+    x = b.read(layer.node.inputs[0], 1, halo, exact=True)
     if x.strides[3] != depth or (x.halo[1] + start) % unit:
         x, given = b.fresh(x.shape, 1, halo), x
         b.copy(given, x)
