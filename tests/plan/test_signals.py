@@ -53,7 +53,7 @@ def test_a_run_of_convolutions_goes_by_bands(stride: int, dilation: int, padding
 
 
 def test_parts_of_a_filter_outside_a_signal_are_left_out_of_each_band() -> None:
-    """A filter that reaches far beyond both ends is summed tap by tap, also in bands that it does not leave."""
+    """A filter that reaches far beyond both ends is summed tap by tap, also in bands that it stays within."""
     g = Graph()
     x = g("relu", "first", g.input("x", ("N", 64, 120), (1, 64, 120)))
     for i in range(2):
@@ -88,7 +88,7 @@ def test_a_signal_of_usual_size_goes_by_bands() -> None:
     assert step.layers[:3] == ("a", "b", "c")
 
 
-@pytest.mark.parametrize("pixels", [28, 57, 400, 4000, 4001])
+@pytest.mark.parametrize("pixels", [28, 57, 400, 3001, 4001])
 @pytest.mark.parametrize(("group", "stride", "dilation"), [((1, 1), 1, 1), ((1, 1), 2, 1), ((2, 2), 1, 2)])
 def test_a_line_of_few_channels_is_cut_into_pieces(
     pixels: int, group: tuple[int, int], stride: int, dilation: int
@@ -119,7 +119,7 @@ def test_pieces_divide_a_line_where_they_can() -> None:
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("size", [13, 61, 170])
 def test_signals_and_volumes_are_resized_where_they_lie(mode: str, size: int) -> None:
-    """Of one image, into a concatenation, with zeros beside it for the convolution that reads that; no axes are turned."""
+    """Into a concatenation with zeros beside it, which a convolution reads; no axes are turned."""
     for sizes in ((61,), (5, 6, 61)):
         g, axes, c = Graph(), len(sizes), 20
         one, three = (1,) * axes, (3,) * axes

@@ -10,8 +10,3 @@ def innermost(rank: int, channels_second: bool) -> int:
     if rank in (3, 4, 5):
         return 1 if channels_second else rank - 1
     return channel_axis(rank)
-
-
-def reduced_channels(rank: int, channels_second: bool) -> int:
-    """The axis of the channels where values are reduced: of images axis 1, of all else the last one."""
-    return innermost(rank, channels_second) if rank == 4 else channel_axis(rank)

@@ -86,9 +86,7 @@ class Notes(Cpu):
 
         self.calls.append(Call(b.layer, (x,), y, append))
 
-    def lane_step(
-        self, b: CpuBuilder, work: RowWork, x: View, y: View, axis: int, inner: int
-    ) -> None:
+    def lane_step(self, b: CpuBuilder, work: RowWork, x: View, y: View, axis: int, inner: int) -> None:
         """Refuse: `chains` leaves out layers whose rows stand side by side."""
         raise AssertionError(f"rows side by side in a chain: {b.layer}")
 

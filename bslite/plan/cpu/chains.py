@@ -15,7 +15,7 @@ from typing import NamedTuple
 from bslite.ops import Kind, Shape
 from bslite.ops.reduce import Reduction
 from bslite.passes import Layer
-from bslite.plan.core.layouts import FEW, innermost, reduced_channels
+from bslite.plan.core.layouts import FEW, innermost
 from bslite.plan.cpu.stacks import Stack
 
 LONGEST = 64  # layers of a chain
@@ -61,7 +61,7 @@ def form_of(
         return Form(shape, True) if len(node.attrs["normalized_shape"]) == 1 else None
     if isinstance(node.declaration, Reduction) and node.attrs["keepdim"] and shape[-1] > FEW:
         along = node.declaration.axes(node.attrs, last + 1) == (last,)
-        rows = reduced_channels(len(shape), node.inputs[0] in second) == last
+        rows = innermost(len(shape), node.inputs[0] in second) == last
         return Form(shape, True) if along and rows else None
     return None
 

@@ -8,9 +8,11 @@ from bslite.kernels.contracts.cpu.windows import AvgPool, MaxPool, Pool
 from bslite.kernels.contracts.record import Operand
 from bslite.ops.pool import WindowPool
 from bslite.passes import Layer
+from bslite.plan.core.bands import share
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, size_of
 from bslite.plan.core.windows import volume
+from bslite.plan.cpu.banding import ITEMS
 from bslite.plan.cpu.epilogue import affine, epilogue
 from bslite.plan.cpu.line_sums import by_lines
 from bslite.plan.cpu.ops.reduce import reduce_planes
@@ -21,6 +23,7 @@ from bslite.plan.shared.elementwise import normed
 from bslite.plan.shared.spans import Span, adaptive_spans, spans_of
 
 STRIP = 8  # pixels of a strip at least: windows share columns only within a strip
+SHORTEST = 64  # pixels of a part of a signal
 
 
 class Run(NamedTuple):
@@ -175,8 +178,28 @@ def _pool_step(
 ) -> None:
     """Append one pooling step: ``rows`` and ``cols`` hold a window per output line and pixel, those of lines
     with the byte where they begin; ``apart``: elements between the rows of a window, and the dilation of its
-    columns.
+    columns. Parts of a signal alone have a step each: the items of a step are lines.
     """
+    n, *_, pixels = y.shape
+    alone = n < b.machine.threads and size_of(y.shape[2:]) == pixels
+    parts = max(1, min(ITEMS * b.machine.threads, pixels // SHORTEST)) if alone else 1
+    for i in range(parts):
+        first, last = share(pixels, i, parts)
+        part = y.slice(len(y.shape) - 1, first, last) if parts > 1 else y
+        _append(b, kernel, x, part, rows, cols[first:last], apart, layer)
+
+
+def _append(
+    b: CpuBuilder,
+    kernel: type[Pool],
+    x: View,
+    y: View,
+    rows: Sequence[Span],
+    cols: Sequence[Span],
+    apart: tuple[int, int],
+    layer: Layer | None,
+) -> None:
+    """Append the step of some pixels of each line; see `_pool_step`."""
     n, channels, planes, lines, pixels = volume(y).shape
     xi, _, _, _, xc = volume(x).strides
     yi, _, yp, yl, yc = volume(y).strides

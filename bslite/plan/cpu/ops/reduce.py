@@ -15,7 +15,7 @@ from bslite.kernels.contracts.record import Operand
 from bslite.ops import Shape
 from bslite.ops.reduce import REDUCED
 from bslite.passes import Layer
-from bslite.plan.core.layouts import FEW, reduced_channels
+from bslite.plan.core.layouts import FEW, innermost
 from bslite.plan.core.loops import merged_axes, padded
 from bslite.plan.core.lowering import CPU
 from bslite.plan.core.views import NO_HALO, View, contiguous, size_of
@@ -32,6 +32,7 @@ PAIR_NORMS = ("l2_norm", "sum_square")  # with a step for pairs, which adds as o
 COUNTED = 1 << 24  # float32 counts so far
 LONG = 1 << 15  # elements that are reduced in parts
 LEAST, MOST_PARTS = 1 << 13, 32  # elements of a part
+LONG_OF_LANES, LEAST_OF_LANES = 1 << 11, 1 << 9  # the same of each lane: a thread finds its part near
 RUN = 2  # registers of lanes that the kernel takes at once
 
 
@@ -86,10 +87,11 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
     flag = b.flag(layer.name, BEYOND) if integers else x.start
     results = _Results(count, divisor(layer, count), int(node.attrs.get("last", False)))
     function = Reduction(node.op, inner in axes, integers)
-    if function.rows and not integers and (cut := _parts(b, node.op, x, axes, kept, inner)) is not None:
+    if not integers and (cut := _parts(b, node.op, x, axes, kept, inner)) is not None:
         last = len(kept)
-        then = Reduction(PARTS[node.op].then, True)
-        done = _reduce_step(b, then, cut, target, (last,), range(last), last, results, flag)
+        then = Reduction(PARTS[node.op].then, function.rows)
+        along = last if function.rows else kept.index(inner)
+        done = _reduce_step(b, then, cut, target, (last,), range(last), along, results, flag)
         assert done, layer.name
     elif not _reduce_step(b, function, x, target, axes, kept, inner, results, flag):
         # In three loops, lanes and the order of the sums as they would be.
@@ -98,9 +100,9 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         plain_x = b.reshaped(b.flat(x.permute([*outer, *inside, inner])), tuple(parts))
         order = outer if function.rows else [*outer, inner]
         flat_y = b.dense((parts[0],) if function.rows else (parts[0], parts[2]))
-        along: tuple[int, ...] = (1, 2) if function.rows else (1,)
+        over: tuple[int, ...] = (1, 2) if function.rows else (1,)
         beside: tuple[int, ...] = (0,) if function.rows else (0, 2)
-        done = _reduce_step(b, function, plain_x, flat_y, along, beside, 2, results, flag)
+        done = _reduce_step(b, function, plain_x, flat_y, over, beside, 2, results, flag)
         assert done, layer.name
         shaped = b.reshaped(flat_y, tuple(shape[a] for a in order))
         target = shaped.permute([order.index(a) for a in kept])
@@ -114,12 +116,12 @@ def _parts(
     """Where much is reduced to a result, append the reduction of parts, which threads share, and return their
     results behind the kept axes. What is reduced alone decides, not how often: in a batch as alone.
     """
-    shape = x.shape
+    shape, rows = x.shape, inner in axes
     count = size_of(tuple(shape[a] for a in axes))
-    if op not in PARTS or count < LONG:
+    if op not in PARTS or count < (LONG if rows else LONG_OF_LANES):
         return None
     axis = next((a for a in axes if a != inner and shape[a] > 1), inner)
-    most = min(MOST_PARTS, count // LEAST)
+    most = min(MOST_PARTS, count // (LEAST if rows else LEAST_OF_LANES))
     parts = next((n for n in range(most, 1, -1) if shape[axis] % n == 0), 1)
     if parts == 1:
         return None
@@ -128,9 +130,9 @@ def _parts(
         x.buffer, x.offset, (*shape[:axis], each, *shape[axis + 1 :], parts),
         (*x.strides, each * x.strides[axis]),
     )  # fmt: skip
-    y = b.dense((*(shape[a] for a in kept), parts))
+    y = b.fresh((*(shape[a] for a in kept), parts), len(kept) if rows else kept.index(inner), NO_HALO)
     results, beside = _Results(count // parts, 1.0, 0), (*kept, len(shape))
-    done = _reduce_step(b, Reduction(PARTS[op].of_each, True), cut, y, axes, beside, inner, results, x.start)
+    done = _reduce_step(b, Reduction(PARTS[op].of_each, rows), cut, y, axes, beside, inner, results, x.start)
     return y if done else None
 
 
@@ -146,7 +148,7 @@ def _channels(b: CpuBuilder, name: str, shape: Shape) -> int:
     """The axis that is made contiguous."""
     if len(shape) != len(b.shapes[name]):  # laid flat
         return inner_axis(shape)
-    channels = reduced_channels(len(shape), name in b.second)
+    channels = innermost(len(shape), name in b.second)
     return channels if shape and shape[channels] != 1 else inner_axis(shape)
 
 
