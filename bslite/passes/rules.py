@@ -12,6 +12,7 @@ from bslite.passes.absorb import (
 )
 from bslite.passes.ahead import computed_ahead
 from bslite.passes.complex import conjugate_into_product
+from bslite.passes.cut import slice_into_convolution
 from bslite.passes.draft import Draft
 from bslite.passes.families import CONVS
 from bslite.passes.fuse import ACTIVATIONS, BINARY
@@ -51,7 +52,8 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(("sub", "mul", "div"), (*ARITHMETIC, *MOVED)),
     "add": (*ARITHMETIC, sum_of_rounded, *MOVED),
     **dict.fromkeys(("pow", "maximum", "minimum"), (does_nothing, *MOVED)),
-    **dict.fromkeys(("expand", "slice", "concat"), (does_nothing,)),
+    **dict.fromkeys(("expand", "concat"), (does_nothing,)),
+    "slice": (does_nothing, slice_into_convolution),
     "cast": (does_nothing, into_sum),
     "pairs": (into_sum,),
     **dict.fromkeys(

@@ -15,6 +15,7 @@ from bslite.passes.complex import complex_in_parts
 from bslite.passes.draft import Draft
 from bslite.passes.enlarged import fold_enlargements
 from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.passes.norms import fold_norms_ahead
 from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
 from bslite.passes.rewrite import readers, substitute
@@ -101,6 +102,7 @@ def simplify(
     folded = fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
     joined = one_branch(folded, derived)
     folded = folded if joined is folded else fold_batch_norms(joined, derived)
+    folded = fold_norms_ahead(folded, derived)
     if not small:
         return folded
     return pixels_outermost(fold_enlargements(pool_first(folded, derived), derived), derived)

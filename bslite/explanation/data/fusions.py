@@ -105,7 +105,10 @@ def _holds(
     reads = layer.node.op in (*CONVS, *TRANSPOSED, "linear")
     enlarging = [n for n in held if before[n].op in RESIZES] if reads else []
     said += [f"reads what {n} enlarges" for n in enlarging]
+    cut = [n for n in held if before[n].op == "slice"] if layer.node.op in (*CONVS, *TRANSPOSED) else []
+    said += [f"makes only what {n} keeps" for n in cut]
     plain = ("batch_norm", "dropout", "constant", layer.node.op, *(("add",) if joined else ()))
+    plain += ("slice",) if cut else ()
     plain += (*RESIZES, "concat", *CONVS) if enlarging else ()
     own = [n for n in held if n == layer.node.name or n not in layer.members]
     written = list(dict.fromkeys(before[n].op for n in own if before[n].op not in plain))
