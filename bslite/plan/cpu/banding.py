@@ -17,6 +17,7 @@ from bslite.machine import Machine
 from bslite.ops import Kind, RowMap, Shape
 from bslite.ops.integer import cells
 from bslite.passes import Layer
+from bslite.passes.families import CONVS
 from bslite.plan.core.bands import Rows, can_band, hull, input_rows, row_map, share
 from bslite.plan.core.views import size_of
 from bslite.plan.cpu.known_runs import Run
@@ -178,6 +179,8 @@ class Growing:
             if part > -(-height // self.bands) / height:
                 self.written += 2 * made * self.near  # copied out: it may not write other bands' rows
             self.written += made * (self.near if cost.made < self.stays else WRITE * self.far)
+            if layer.name in search.turned:
+                self.written += made * (1 + WRITE) * self.far
         self.alive.append(0.0)
         for place in range(self.stop - 1 - last, len(self.alive)):
             self.alive[place] += cost.cells * made
@@ -217,7 +220,8 @@ class Growing:
 @dataclass(frozen=True)
 class Search:
     """What the search for runs knows of the layers. ``read_by``: the last layer that reads a value.
-    ``joins``: whether a layer is the prologue of the next one.
+    ``joins``: whether a layer is the prologue of the next one. ``turned``: results of the model that their
+    layers turn in the store (`turn_in_store`), unless they are in a run, which leaves that to a copy.
     """
 
     layers: Sequence[Layer]
@@ -229,6 +233,7 @@ class Search:
     machine: Machine
     images: int
     read_by: Mapping[str, int]
+    turned: Container[str]
     options: Banding
 
     def worth(self, start: int) -> bool:
@@ -315,7 +320,8 @@ def choose_bands(
     read_by |= dict.fromkeys(outputs, len(layers))
     pairs = itertools.pairwise(layers)
     joins = [*(is_prologue(layer, then, spec, shapes, machine) for layer, then in pairs), False]
-    search = Search(layers, costs, joins, able, maps, shapes, machine, images, read_by, options)
+    turned = {n.name for n in layers if n.node.op in CONVS and n.name in second and n.name in spec.outputs}
+    search = Search(layers, costs, joins, able, maps, shapes, machine, images, read_by, turned, options)
     given: dict[int, set[int]] = {}
     for run in among or ():
         if all(able[run.start : run.stop]):
