@@ -1,7 +1,7 @@
 """exp, tanh, sigmoid and erf on vector registers, as polynomials: Numba has no SVML any more; libm is scalar.
 
 Largest errors in units in the last place of float32, measured over all floats between 2**-32 and 2**8 of
-either sign on AVX-512: exp 0.89, expm1 of negatives 0.86, sigmoid 2.5, tanh 1.36, erf 1.10 (with and without
+either sign on AVX-512: exp 0.89, expm1 of negatives 0.86, sigmoid 2.5, tanh 1.12, erf 1.10 (with and without
 fused multiply-adds, at a sample of every exponent: tests/kernels/test_vecmath.py). NaN gives NaN; exp
 overflows to inf and underflows through the subnormals to 0; the others saturate exactly.
 """
@@ -9,7 +9,8 @@ overflows to inf and underflows through the subnormals to 0; the others saturate
 import numpy as np
 from numba.extending import register_jitable
 
-from bslite.kernels.cpu.vector.lanes import polynomial
+from bslite.kernels.cpu.math import pieces
+from bslite.kernels.cpu.vector.lanes import polynomial, with_sign_of
 from bslite.kernels.cpu.vector.scaling import (
     STEPS,
     add_exponent,
@@ -57,6 +58,9 @@ _NEAR_EXP = polynomial(0.16666719, 0.50001616, 1.0)
 _NEAR_EXP_OF_MINUS = polynomial(-0.16666719, 0.50001616, -1.0)
 _NEAR_EXP2 = polynomial(0.05550214, 0.24023429, 0.69314718)
 
+_tanh_pieces = pieces.in_pieces(pieces.TANH, pieces.TANH_STEP)
+_tail_pieces = pieces.in_pieces(pieces.TAIL, pieces.TAIL_STEP)
+_TANH_END, _TAIL_END = (f((pieces.PIECES - 1) * step) for step in (pieces.TANH_STEP, pieces.TAIL_STEP))
 _times_pow2 = times_normal_pow2(0)
 _times_small_pow2 = times_normal_pow2(-52)
 
@@ -206,8 +210,10 @@ def times_sigmoid(y, x):
 
 @register_jitable
 def tanh(x):
-    """Odd polynomial below 0.625 (Cephes tanhf), ``1 - 2/(e**2|x| + 1)`` above, sign restored."""
+    """In `pieces`; or an odd polynomial below 0.625 (Cephes tanhf) and ``1 - 2/(e**2|x| + 1)`` above."""
     a = vabs(x)
+    if pieces.GOES:
+        return with_sign_of(_tanh_pieces(vmin(splat(_TANH_END), a)), x)
     z = x * x
     p = _TANH(z)
     small = fma(p * z, x, x)
@@ -219,10 +225,12 @@ def tanh(x):
 
 @register_jitable
 def normal_tail(x):
-    """The part of a standard normal distribution beyond ``x >= 0``, ``erfc(x / sqrt(2)) / 2``: a power of 2
-    whose exponent is a polynomial. Parts below 2**-126 are 0; the relative error is 1e-6 up to 3, 4e-5 up to
-    5.5.
+    """The part of a standard normal distribution beyond ``x >= 0``, ``erfc(x / sqrt(2)) / 2``: in `pieces`,
+    or as a power of 2 whose exponent is a polynomial. Small parts are 0: in pieces from 5.66 on, as powers
+    where they are below 2**-126. The relative error is 1e-6 up to 3, 5e-5 up to 5.5.
     """
+    if pieces.GOES:
+        return _tail_pieces(vmin(splat(_TAIL_END), x))
     x = vmin(splat(f(16.0)), x)
     s = x * x
     return exp2_negative(fma(fma(_TAIL_ODD(s), x, _TAIL(s)), x, splat(f(-1.0))))
