@@ -209,11 +209,15 @@ def times_sigmoid(y, x):
 
 
 @register_jitable
-def tanh(x):
-    """In `pieces`; or an odd polynomial below 0.625 (Cephes tanhf) and ``1 - 2/(e**2|x| + 1)`` above."""
+def _tanh_in_pieces(x):
+    """As `pieces` has it, sign restored."""
+    return with_sign_of(_tanh_pieces(vmin(splat(_TANH_END), vabs(x))), x)
+
+
+@register_jitable
+def _tanh_of_powers(x):
+    """Odd polynomial below 0.625 (Cephes tanhf), ``1 - 2/(e**2|x| + 1)`` above, sign restored."""
     a = vabs(x)
-    if pieces.GOES:
-        return with_sign_of(_tanh_pieces(vmin(splat(_TANH_END), a)), x)
     z = x * x
     p = _TANH(z)
     small = fma(p * z, x, x)
@@ -224,16 +228,24 @@ def tanh(x):
 
 
 @register_jitable
-def normal_tail(x):
-    """The part of a standard normal distribution beyond ``x >= 0``, ``erfc(x / sqrt(2)) / 2``: in `pieces`,
-    or as a power of 2 whose exponent is a polynomial. Small parts are 0: in pieces from 5.66 on, as powers
-    where they are below 2**-126. The relative error is 1e-6 up to 3, 5e-5 up to 5.5.
-    """
-    if pieces.GOES:
-        return _tail_pieces(vmin(splat(_TAIL_END), x))
+def _tail_in_pieces(x):
+    """As `pieces` has it: 0 from 5.66 on."""
+    return _tail_pieces(vmin(splat(_TAIL_END), x))
+
+
+@register_jitable
+def _tail_as_power(x):
+    """A power of 2 whose exponent is a polynomial; below 2**-126 it is 0."""
     x = vmin(splat(f(16.0)), x)
     s = x * x
     return exp2_negative(fma(fma(_TAIL_ODD(s), x, _TAIL(s)), x, splat(f(-1.0))))
+
+
+#: The hyperbolic tangent.
+tanh = _tanh_in_pieces if pieces.GOES else _tanh_of_powers
+#: The part of a standard normal distribution beyond ``x >= 0``, ``erfc(x / sqrt(2)) / 2``: its relative error
+#: is 1e-6 up to 3, 5e-5 up to 5.5.
+normal_tail = _tail_in_pieces if pieces.GOES else _tail_as_power
 
 
 @register_jitable
