@@ -88,18 +88,11 @@ def _log_softmax(s, item, x, y, length):
 
 @register_jitable
 def _most_of_lanes(x, by, length, left):
-    a = splat(LOWEST)
-    b, c, d = a, a, a
-    for _ in range(length // 4):  # a chain of maxima would wait for each
-        a = vmax_nan(a, load_some(x, left))
-        b = vmax_nan(b, load_some(x + by, left))
-        c = vmax_nan(c, load_some(x + 2 * by, left))
-        d = vmax_nan(d, load_some(x + 3 * by, left))
-        x += 4 * by
-    for _ in range(length % 4):
-        a = vmax_nan(a, load_some(x, left))
+    most = splat(LOWEST)
+    for _ in range(length):
+        most = vmax_nan(most, load_some(x, left))
         x += by
-    return vmax_nan(vmax_nan(a, b), vmax_nan(c, d))
+    return most
 
 
 def _softmax_lanes(s, x, y, length, left):
