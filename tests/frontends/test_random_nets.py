@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 from support.check import assert_three_way
+from support.plans import run_tuned
 from support.random_nets import random_net
 
 import bslite
+from bslite.plan.cpu.tuning import Tuning
 
 LUCKY = 2.0**-22  # an error of torch's below which it was lucky
 
@@ -23,8 +25,9 @@ def check(seed: int) -> None:
         spec = bslite.from_torch(net.float(), (x,))
     got = bslite.run(spec, x.numpy(), threads=2)
     assert_three_way(got, peer, exact, least=LUCKY)
-    for other in ({"threads": 1}, {"layerwise": True}):
-        np.testing.assert_array_equal(got, bslite.run(spec, x.numpy(), **other), err_msg=str(other))
+    (alone,) = run_tuned(spec, [x.numpy()], 1, Tuning())
+    np.testing.assert_array_equal(got, alone)
+    np.testing.assert_array_equal(got, bslite.run(spec, x.numpy(), layerwise=True))
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -8,12 +8,14 @@ from support.check import Array
 from support.graphs import Graph, one_op
 from support.kernel_checks import check
 from support.noise import noise
+from support.plans import run_tuned
 
 import bslite
 from bslite.kernels.contracts.cpu.gemm import Conv
 from bslite.machine import Machine
 from bslite.passes import simplify
 from bslite.plan import build_plan
+from bslite.plan.cpu.tuning import Tuning
 from bslite.spec import ModelSpec
 
 pytestmark = pytest.mark.usefixtures("images")
@@ -98,3 +100,31 @@ def test_a_value_that_is_repeated_is_turned_by_a_step() -> None:
     x = g.input("x", ("N", 48, 1, 40), (1, 48, 1, 40))
     made = g("conv2d", "layer", x, weight=noise(32, 48, 1, 1))
     check(g.build(g("expand", "all", made, shape=(-1, 32, 9, 40))), noise(1, 48, 1, 40))
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize(("start", "stop"), [(0, -3), (2, 1 << 30), (0, 9)])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_what_a_slice_leaves_out_is_not_written(axis: int, start: int, stop: int, kernel: int) -> None:
+    """The output is a slice of what the convolution makes, which is more than the caller's array holds."""
+    for sizes in ((1, 1), (2, 1), (1, 3)):
+        g, c = Graph(), 20
+        x = g.input("x", ("N", c, 40 * sizes[0], 36), (sizes[1], c, 40 * sizes[0], 36))
+        made = g("conv2d", "conv", x, weight=noise(33, c, kernel, kernel))
+        spec = g.build(g("slice", "part", made, axis=axis, start=start, stop=stop, step=1))
+        data = noise(sizes[1], c, 40 * sizes[0], 36)
+        for threads in (1, 2):
+            (got,) = run_tuned(spec, [data], threads, Tuning())
+            np.testing.assert_array_equal(got, bslite.run(spec, data, layerwise=True))
+
+
+def test_pixels_of_a_signal_that_are_cut_off_are_not_written() -> None:
+    """Its line is cut into shorter ones, each of which would fit."""
+    g = Graph()
+    x = g.input("x", ("N", 17, 508), (1, 17, 508))
+    spec = g.build(
+        g("slice", "part", g("conv1d", "conv", x, weight=noise(16, 17, 1)), axis=2, start=0, stop=500, step=1)
+    )
+    data = noise(1, 17, 508)
+    (got,) = run_tuned(spec, [data], 1, Tuning())
+    np.testing.assert_array_equal(got, bslite.run(spec, data, layerwise=True))

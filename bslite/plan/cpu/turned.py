@@ -26,6 +26,13 @@ class Axis(NamedTuple):
     wanted: int
 
 
+class Along(NamedTuple):
+    """The axis, by number, that a loop goes along ``by`` so many at a time."""
+
+    axis: int
+    by: int
+
+
 def turn_in_store(b: CpuBuilder, outputs: Sequence[View]) -> None:
     """Let convolutions write their results to the caller's arrays, where nothing else reads them."""
     for name, y in zip(b.spec.outputs, outputs, strict=True):
@@ -64,16 +71,26 @@ def _turned(b: CpuBuilder, step: CpuStep, x: View, y: View) -> Conv | None:
     if record.y.buffer != x.buffer or pixels < b.machine.lanes:
         return None  # squares of registers would be mostly empty
     axes = _axes(x, y)
-    at = _place(record.y.at - x.offset, axes, y.strides[CHANNELS], x.shape[CHANNELS])
+    last, channel = _indices(record.y.at - x.offset, axes)
     planes = record.lines // record.plane_lines
     loops = (
         (record.images, record.y_image), (planes, record.y_plane), (record.plane_lines, record.y_line),
         (pixels, record.y_col),
     )  # fmt: skip
-    found = [_moved(count, stride // 4, axes) for count, stride in loops]
-    if at is None or None in found or found[-1] != 1:
+    at = sum(i * axis.wanted for i, axis in zip(last, axes, strict=True)) + channel * y.strides[CHANNELS]
+    steps = []
+    for count, stride in loops:
+        along = _along(count, stride // 4, axes) if count > 1 else Along(0, 0)
+        if along is None:
+            return None
+        last[along.axis] += (count - 1) * along.by
+        steps.append(along.by * axes[along.axis].wanted)
+    # The step may make more than the output, which is a slice of it: all that it writes must have a place.
+    inside = all(0 <= i < axis.size for i, axis in zip(last, axes, strict=True))
+    channels = record.panels // record.group_panels * record.group_channels
+    if not inside or channel + channels > x.shape[CHANNELS] or steps[-1] != 1:
         return None
-    image, plane, line, _ = (4 * step for step in found if step is not None)
+    image, plane, line, _ = (4 * step for step in steps)
     place = Operand(y.buffer, y.offset + at)
     apart = Turned(place, 1, image, plane, line, 4 * y.strides[CHANNELS])
     unused = record.residual if record.has_residual else place
@@ -91,22 +108,18 @@ def _axes(x: View, y: View) -> list[Axis]:
     return [Axis(*axis) for axis in zip(sizes, made, wanted, strict=True)]
 
 
-def _moved(count: int, stride: int, axes: Sequence[Axis]) -> int | None:
-    """The elements in the caller's array between steps of a loop along one axis; None for any other."""
-    if count == 1:
-        return 0
-    for axis in axes:
+def _along(count: int, stride: int, axes: Sequence[Axis]) -> Along | None:
+    """The axis that a loop goes along; None for a loop along several."""
+    for number, axis in enumerate(axes):
         if stride % axis.made == 0 and (count - 1) * stride < axis.size * axis.made:
-            return stride // axis.made * axis.wanted
+            return Along(number, stride // axis.made)
     return None
 
 
-def _place(offset: int, axes: Sequence[Axis], channel: int, channels: int) -> int | None:
-    """The element of the caller's array for one of x."""
-    place = 0
+def _indices(offset: int, axes: Sequence[Axis]) -> tuple[list[int], int]:
+    """Where an element of x is along the axes, and its channel."""
+    found = []
     for axis in axes:
         index, offset = divmod(offset, axis.made)
-        if not 0 <= index < axis.size:
-            return None
-        place += index * axis.wanted
-    return place + offset * channel if offset < channels else None
+        found.append(index)
+    return found, offset
