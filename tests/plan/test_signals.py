@@ -107,6 +107,18 @@ def test_a_line_of_few_channels_is_cut_into_pieces(
     same_bits(spec, noise(2, c, pixels), Tuning())
 
 
+@pytest.mark.parametrize("taps", [1, 2, 3])
+@pytest.mark.parametrize(("stride", "dilation"), [(2, 1), (2, 2), (3, 1), (4, 2)])
+def test_a_transposed_line_with_pixels_that_no_tap_meets(taps: int, stride: int, dilation: int) -> None:
+    """These are the bias alone, in whatever pieces."""
+    g, c = Graph(), 24
+    x = g("relu", "first", g.input("x", ("N", c, 300), (1, c, 300)))
+    weight, bias = noise(c, 1, taps), noise(c, seed=1)
+    how = {"stride": stride, "dilation": dilation, "groups": c}
+    spec = g.build(g("conv_transpose1d", "up", x, weight=weight, bias=bias, **how))
+    same_bits(spec, noise(1, c, 300), Tuning())
+
+
 def test_pieces_divide_a_line_where_they_can() -> None:
     machine = Machine(threads=2, l2=2 << 20)
     assert 16384 % piece(machine, 128, 16384) == 0

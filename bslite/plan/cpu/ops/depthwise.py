@@ -75,7 +75,7 @@ def depthwise(
     sums = line_sums_of(b, layer, y)
     (n, channels, *between, pixels), (image, *_, pixel) = y.shape, y.strides
     one_line = math.prod(between) == window.depth.taps == window.rows.taps == 1 and sums is None
-    length = piece(b.machine, channels, pixels) if one_line else pixels
+    length = piece(b.machine, channels, pixels) if one_line and not window.empty else pixels
     if length == pixels:
         _append(b, layer, x, y, x, origin, window, inside, filters, weights, sums)
         return
