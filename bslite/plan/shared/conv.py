@@ -39,9 +39,11 @@ def filters_of(b: AnyBuilder, layer: Layer) -> Filters:
     return Filters(groups, inner, outer // groups)
 
 
-def residual_of(b: AnyBuilder, layer: Layer, exact: bool = False) -> View | None:
-    """The value that the layer's store adds; ``exact``: see `Builder.read`."""
+def residual_of(b: AnyBuilder, layer: Layer, exact: bool = False, inner: int | None = None) -> View | None:
+    """The value that the layer's store adds, with axis ``inner`` contiguous (default: as the layer's own value
+    has it); ``exact``: see `Builder.read`.
+    """
     if layer.residual is None:
         return None
     view = b.like(b.values[layer.residual], layer.residual, layer.name)
-    return b.arranged(view, b.inner(layer.residual), exact=exact)
+    return b.arranged(view, b.inner(layer.name) if inner is None else inner, exact=exact)

@@ -153,7 +153,7 @@ def lower_batch_norm_grad(b: CpuBuilder, layer: Layer) -> None:
     stats, sums = (b.read(name, inner=1, exact=True) for name in names[:2])
     scale, *shift = (b.read(name, exact=True) for name in names[2:])
     y, home = b.writable(layer.name, 1)
-    residual = residual_of(b, layer)
+    residual = residual_of(b, layer, inner=1)
     added = [] if residual is None else [residual]
     batch = _batch(b, *(b.read(name, inner=1, exact=True) for name in (name_g, name_x)), y, *added)
     (g, x, made, *_), size = batch.views, batch.size

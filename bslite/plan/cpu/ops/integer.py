@@ -83,7 +83,7 @@ def lower_int_conv(b: CpuBuilder, layer: Layer) -> None:
     residual = None
     if len(node.inputs) > 1:
         name = node.inputs[1]
-        residual = b.arranged(b.like(b.values[name], name, layer.name), b.inner(name))
+        residual = b.arranged(b.like(b.values[name], name, layer.name), b.inner(layer.name))
     convolve(b, layer, x, b.write(layer.name), residual, window, filters, clipped, int_contraction)
 
 
