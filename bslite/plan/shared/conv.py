@@ -40,8 +40,8 @@ def filters_of(b: AnyBuilder, layer: Layer) -> Filters:
 
 
 def residual_of(b: AnyBuilder, layer: Layer, exact: bool = False, inner: int | None = None) -> View | None:
-    """The value that the layer's store adds, with axis ``inner`` contiguous (default: as the layer's own value
-    has it); ``exact``: see `Builder.read`.
+    """The value that the layer's store adds, with axis ``inner`` contiguous (default: that of the layer's own
+    value); ``exact``: see `Builder.read`.
     """
     if layer.residual is None:
         return None
