@@ -41,14 +41,10 @@ def _cut(draft: Draft, conv: Node, node: Node) -> dict[str, object] | None:
     axis, step = node.attrs["axis"] % len(draft.shape(conv.name)), node.attrs["step"]
     if axis < 2 or step < 1 or (step > 1 and conv.op in TRANSPOSED):
         return None
-    ends = set()
-    for shapes in draft.shapes:
-        size = shapes[conv.name][axis]
-        first, last, _ = slice(node.attrs["start"], node.attrs["stop"], step).indices(size)
-        ends.add((first, size - last))
-    if len(ends) > 1:
+    left_out = draft.left_out(node)
+    if left_out is None:
         return None
-    (before, after), i = ends.pop(), axis - 2
+    (before, after), i = left_out, axis - 2
     stride, padding = list(conv.attrs["stride"]), list(conv.attrs["padding"])
     by = 1 if conv.op in TRANSPOSED else -stride[i]
     padding[i] += by * before

@@ -17,6 +17,9 @@ from bslite.spec import Array, ModelSpec, Node
 CHANGES = (lambda n, i: n * (2 + i), lambda n, i: 2 * n, lambda n, i: n + 1, lambda n, i: max(1, n // 2))
 
 
+OPEN = 2**31 - 1  # the end of a slice that goes to the end of the axis, and all numbers beyond
+
+
 class Draft:
     """Nodes by name in topological order, who reads what, and sizes at several sizes of the inputs.
 
@@ -59,6 +62,20 @@ class Draft:
     def fixed(self, name: str, axes: Sequence[int]) -> Shape | None:
         """The value's sizes at ``axes``, or None if they depend on the sizes of the inputs."""
         found = {tuple(shapes[name][axis] for axis in axes) for shapes in self.shapes}
+        return found.pop() if len(found) == 1 else None
+
+    def left_out(self, node: Node) -> tuple[int, int] | None:
+        """The elements in front and behind that a slice of positive step leaves out, if these are as many at
+        any size.
+        """
+        axis, start, stop = node.attrs["axis"], node.attrs["start"], node.attrs["stop"]
+        sizes = {shapes[node.inputs[0]][axis] for shapes in self.shapes}
+        if len(sizes) > 1 and (start < 0 or 0 <= stop < OPEN):
+            return None  # a place that no size tried here reaches
+        found = set()
+        for size in sizes:
+            first, last, _ = slice(start, stop, node.attrs["step"]).indices(size)
+            found.add((first, size - last))
         return found.pop() if len(found) == 1 else None
 
     def constant(self, name: str) -> Array | None:

@@ -50,7 +50,7 @@ SAME: dict[str, tuple[Callable[[Draft, Node], str | None], ...]] = {
     "expand": (_first,),
     "cast": (lambda d, n: n.inputs[0] if d.dtypes[n.inputs[0]] == n.attrs["to"] else None,),
     "permute": (lambda d, n: n.inputs[0] if list(n.attrs["order"]) == sorted(n.attrs["order"]) else None,),
-    "slice": (lambda d, n: n.inputs[0] if n.attrs["step"] == 1 else None,),
+    "slice": (lambda d, n: n.inputs[0] if n.attrs["step"] == 1 and d.left_out(n) == (0, 0) else None,),
     "concat": (lambda d, n: n.inputs[0] if len(n.inputs) == 1 else None,),
     "where": (_chosen,),
 }

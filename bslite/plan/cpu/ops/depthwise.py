@@ -75,7 +75,8 @@ def depthwise(
     sums = line_sums_of(b, layer, y)
     (n, channels, *between, pixels), (image, *_, pixel) = y.shape, y.strides
     one_line = math.prod(between) == window.depth.taps == window.rows.taps == 1 and sums is None
-    length = piece(b.machine, channels, pixels) if one_line and not window.empty else pixels
+    within = all(0 <= axis.start < axis.have for axis in (window.depth, window.rows)) and not window.empty
+    length = piece(b.machine, channels, pixels) if one_line and within else pixels
     if length == pixels:
         _append(b, layer, x, y, x, origin, window, inside, filters, weights, sums)
         return
@@ -84,7 +85,7 @@ def depthwise(
         if size.pixels:
             cut = window._replace(rows=NONE._replace(have=size.lines, made=size.lines))
             read = View(
-                x.buffer, x.offset, (n, channels, size.lines, x.shape[-1] // lines),
+                x.buffer, x.offset, (n, channels, size.lines, size.pixels * window.cols.stride),
                 (x.strides[0], 1, size.pixels * step, x.strides[-1]),
             )  # fmt: skip
             part = part_of(y, size, channels, (image, size.pixels * pixel, pixel), at * pixel)

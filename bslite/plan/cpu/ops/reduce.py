@@ -120,6 +120,8 @@ def _parts(
     count = size_of(tuple(shape[a] for a in axes))
     if op not in PARTS or count < (LONG if rows else LONG_OF_LANES):
         return None
+    if not rows and {*kept} - {0, inner}:
+        return None  # with more axes it would depend on the batch whether they merge
     axis = next((a for a in axes if a != inner and shape[a] > 1), inner)
     most = min(MOST_PARTS, count // (LEAST if rows else LEAST_OF_LANES))
     parts = next((n for n in range(most, 1, -1) if shape[axis] % n == 0), 1)
