@@ -9,6 +9,7 @@ from plan.test_enlarged import Net, check_images
 from support.noise import noise
 
 import bslite
+from bslite import reference
 from bslite.passes import simplify
 
 
@@ -79,6 +80,19 @@ def test_other_slices_stay(name: str) -> None:
     spec = built(KEPT[name])
     assert "slice" in {n.op for n in simplify(spec).nodes}
     check_images(spec)
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), [(0, 200, 1), (0, 200, 2), (-200, END, 1), (0, 200, 3)])
+@pytest.mark.parametrize("conv", [True, False])
+def test_a_place_that_the_example_does_not_reach(start: int, stop: int, step: int, conv: bool) -> None:
+    """Of a longer signal the slice leaves something out."""
+    b = Net()
+    x = b.image("x", 8, ("L",))
+    made = b.conv(x, 8, 5, 3, padding=1) if conv else b("tanh", "t", x)
+    spec = b.build(b("leaky_relu", "end", part(b, made, 2, start, stop, step)))
+    for length in (9, 300):
+        data = noise(2, 8, length)
+        np.testing.assert_allclose(bslite.run(spec, data), reference.run(spec, [data])[0], atol=1e-5)
 
 
 def test_a_residual_block_of_a_causal_network_is_two_layers() -> None:

@@ -267,3 +267,18 @@ def test_models_of_the_same_weights_share_the_sums() -> None:
     one, other = (fold_enlargements(s, derived) for s in (spec, dataclasses.replace(spec)))
     (key,) = (n.params["weight"] for n in one.nodes)
     assert np.shares_memory(one.params[key], other.params[key])
+
+
+def test_a_volume_that_grows_along_one_axis_and_shrinks_along_another_is_resized() -> None:
+    b = Net()
+    x = b.input("x", ("N", 8, 1, 2, 2), (2, 8, 1, 2, 2))
+    how = {
+        "mode": "nearest",
+        "axes": (2, 3, 4),
+        "sizes": (8, 1, 2),
+        "coordinates": "asymmetric",
+        "rounding": "floor",
+    }
+    spec = b.build(b.conv(b.add("resize", "big", x, **how), 8, 5, 3, 3, 3, padding=1))
+    assert "resize" in {n.op for n in simplify(spec).nodes}
+    check_images(spec)

@@ -119,6 +119,39 @@ def test_a_transposed_line_with_pixels_that_no_tap_meets(taps: int, stride: int,
     same_bits(spec, noise(1, c, 300), Tuning())
 
 
+def test_a_line_of_padding_is_the_bias() -> None:
+    """Windows of an image of one row that lie in the rows of zeros around it."""
+    g = Graph()
+    x = g("relu", "first", g.input("x", ("N", 8, 1, 100), (2, 8, 1, 100)))
+    how = {"stride": (3, 1), "padding": (1, 1, 1, 1), "groups": 8}
+    spec = g.build(g("conv2d", "conv", x, weight=noise(8, 1, 1, 3), bias=noise(8, seed=1), **how))
+    same_bits(spec, noise(2, 8, 1, 100), Tuning())
+
+
+@pytest.mark.parametrize(("pixels", "padding"), [(2, 100), (5, 500)])
+def test_a_line_that_is_mostly_padding(pixels: int, padding: int) -> None:
+    """The input has fewer pixels than the output has pieces."""
+    g = Graph()
+    x = g("relu", "first", g.input("x", ("N", 40, pixels), (2, 40, pixels)))
+    spec = g.build(g("conv1d", "conv", x, weight=noise(40, 1, 5), padding=(padding, padding), groups=40))
+    same_bits(spec, noise(2, 40, pixels), Tuning())
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((3, 40, 3000, 3), 2), ((3, 3000, 8, 17), 1), ((3, 40, 3000), 2), ((3, 8, 64, 64), 2)]
+)
+def test_a_mean_has_the_same_bits_alone_and_in_a_batch(shape: tuple[int, ...], axis: int) -> None:
+    """Whether it is taken in parts does not depend on the batch."""
+    g, axes = Graph(), len(shape) - 2
+    x = g.input("x", ("N", *shape[1:]), shape)
+    made = g(f"conv{axes}d", "conv", x, weight=noise(shape[1], 1, *(1,) * axes), groups=shape[1])
+    spec = g.build(g("mean", "mean", made, axes=(axis,), keepdim=True))
+    data = noise(*shape)
+    whole = bslite.run(spec, data)
+    for i in range(shape[0]):
+        np.testing.assert_array_equal(bslite.run(spec, data[i : i + 1]), whole[i : i + 1])
+
+
 def test_pieces_divide_a_line_where_they_can() -> None:
     machine = Machine(threads=2, l2=2 << 20)
     assert 16384 % piece(machine, 128, 16384) == 0
