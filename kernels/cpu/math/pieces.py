@@ -17,9 +17,15 @@ PIECES = 16
 GOES = LANES == PIECES  # whether functions go in pieces on this machine
 _ONES = 1.5 * 2**23  # floats near it are 1 apart
 
-#: tanh: the coefficients of all pieces, from the constant term on. From the last piece on it is 1.
+#: tanh: the coefficients of all pieces, from the constant term on; the first row is what the rounding of that
+#: one leaves. From the last piece on it is 1.
 TANH_STEP = 19 / 32
 TANH = (
+    (
+        0, -3.123318e-9, -6.1004073e-9, -2.8793886e-8, 2.075798e-8, -1.9391901e-8, 2.105328e-8,
+        -1.3919262e-8, -2.5191548e-8, 1.1636493e-9, 2.297442e-8, -1.4827133e-8, 1.6112592e-8,
+        2.2221828e-8, -1.2621666e-9, 0,
+    ),
     (
         0, 5.325873e-1, 8.298019e-1, 9.4482946e-1, 9.82845e-1, 9.947367e-1, 9.983918e-1, 9.995093e-1,
         9.9985033e-1, 9.9995434e-1, 9.9998605e-1, 9.9999577e-1, 9.999987e-1, 9.999996e-1, 9.999999e-1,
@@ -97,8 +103,10 @@ TAIL = (
 )  # fmt: skip
 
 
-def in_pieces(table, step):
-    """A vector function of x in [0, 15.5 * step): the polynomials of ``table``; NaN gives NaN."""
+def in_pieces(table, step, rest=False):
+    """A vector function of x in [0, 15.5 * step): the polynomials of ``table``; NaN gives NaN. ``rest``: its
+    first row is what remains of the constant terms, which are added last.
+    """
     rows = [np.float32(row).tolist() for row in table]
 
     @primitive(vec_t, vec_t)
@@ -108,8 +116,9 @@ def in_pieces(table, step):
         away = fma_ir(builder, number, all_floats(-step), x)  # exact
         lanes = ints_of(builder, near)  # whose lowest bits are the piece's number
         *terms, value = (picked_ir(builder, ir.Constant(VEC, row), lanes) for row in rows)
+        whole = terms.pop(1) if rest else None
         for term in reversed(terms):
             value = fma_ir(builder, value, away, term)
-        return value
+        return value if whole is None else builder.fadd(whole, value)
 
     return emit
