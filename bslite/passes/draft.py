@@ -15,8 +15,6 @@ from bslite.spec import Array, ModelSpec, Node
 
 #: Ways to change the free sizes of a model, to learn which sizes depend on them.
 CHANGES = (lambda n, i: n * (2 + i), lambda n, i: 2 * n, lambda n, i: n + 1, lambda n, i: max(1, n // 2))
-
-
 OPEN = 2**31 - 1  # the end of a slice that goes to the end of the axis, and all numbers beyond
 
 

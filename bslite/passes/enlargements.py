@@ -40,7 +40,7 @@ class Repeated:
                 lines = {axis: taps(at, node.attrs) for axis, at in places(x, y, node.attrs).items()}
             times = [max(1, b // a) for a, b in zip(x, y, strict=True)]
             if any(a * n != b for a, n, b in list(zip(x, times, y, strict=True))[2:]):
-                return None
+                return None  # an axis that shrinks may repeat its first pixels once
             for axis, table in lines.items():
                 if axis < 2 or [t.line for (t,) in table] != [i // times[axis] for i in range(y[axis])]:
                     return None

@@ -220,8 +220,8 @@ class Growing:
 @dataclass(frozen=True)
 class Search:
     """What the search for runs knows of the layers. ``read_by``: the last layer that reads a value.
-    ``joins``: whether a layer is the prologue of the next one. ``turned``: results of the model that their
-    layers turn in the store (`turn_in_store`), unless they are in a run, which leaves that to a copy.
+    ``joins``: whether a layer is the prologue of the next one. ``turned``: results of the model that a
+    layer on its own turns in its store (`turn_in_store`); one that leaves a run is turned by a copy.
     """
 
     layers: Sequence[Layer]

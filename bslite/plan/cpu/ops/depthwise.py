@@ -78,7 +78,7 @@ def depthwise(
     within = all(0 <= axis.start < axis.have for axis in (window.depth, window.rows)) and not window.empty
     length = piece(b.machine, channels, pixels) if one_line and within else pixels
     if length == pixels:
-        _append(b, layer, x, y, x, origin, window, inside, filters, weights, sums)
+        _depthwise_step(b, layer, x, y, x, origin, window, inside, filters, weights, sums)
         return
     step, lines = window.cols.stride * x.strides[-1], pixels // length
     for at, size in ((0, Lines(n, lines, length)), (lines * length, Lines(n, 1, pixels % length))):
@@ -90,7 +90,9 @@ def depthwise(
             )  # fmt: skip
             part = part_of(y, size, channels, (image, size.pixels * pixel, pixel), at * pixel)
             start = Operand(origin.buffer, origin.at + at * step)
-            _append(b, layer, read, part, x, start, cut, Windows(0, 1, 1, size.lines), filters, weights, None)
+            _depthwise_step(
+                b, layer, read, part, x, start, cut, Windows(0, 1, 1, size.lines), filters, weights, None
+            )
 
 
 def piece(machine: Machine, channels: int, pixels: int) -> int:
@@ -102,7 +104,7 @@ def piece(machine: Machine, channels: int, pixels: int) -> int:
     return next((n for n in range(most, most // 2, -1) if pixels % n == 0), most)
 
 
-def _append(
+def _depthwise_step(
     b: CpuBuilder,
     layer: Layer,
     x: View,

@@ -186,10 +186,10 @@ def _pool_step(
     for i in range(parts):
         first, last = share(pixels, i, parts)
         part = y.slice(len(y.shape) - 1, first, last) if parts > 1 else y
-        _append(b, kernel, x, part, rows, cols[first:last], apart, layer)
+        _pool_pixels(b, kernel, x, part, rows, cols[first:last], apart, layer)
 
 
-def _append(
+def _pool_pixels(
     b: CpuBuilder,
     kernel: type[Pool],
     x: View,
