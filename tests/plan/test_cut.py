@@ -13,7 +13,7 @@ from bslite import reference
 from bslite.passes import simplify
 
 
-def part(b: Net, x: str, axis: int, start: int, stop: int, step: int = 1) -> str:
+def part(b: Net, x: str, axis: int, start: int, stop: int | None, step: int = 1) -> str:
     return b("slice", f"part{len(b.nodes)}", x, axis=axis, start=start, stop=stop, step=step)
 
 
@@ -22,7 +22,8 @@ def transposed(b: Net, x: str, kernel: int, axes: int = 1, **attrs: Any) -> str:
     return b(f"conv_transpose{axes}d", f"big{len(b.nodes)}", x, weight=weight, bias=noise(6), **attrs)
 
 
-END = 1 << 40
+END = None
+BEYOND = 1 << 40  # any end
 CUT: dict[str, Callable[[Net], str]] = {
     "causal": lambda b: part(b, b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=6, dilation=3), 2, 0, -6),
     "behind functions": lambda b: part(
@@ -42,15 +43,15 @@ CUT: dict[str, Callable[[Net], str]] = {
         b, b("silu", "s", transposed(b, b.image("x", 8), 3, stride=2, output_padding=1, axes=2)), 3, 1, -1
     ),
     "planes": lambda b: part(
-        b, b.conv(b.image("x", 4, ("D", "H", "W")), 4, 5, 3, 3, 3, padding=2), 2, 2, END
+        b, b.conv(b.image("x", 4, ("D", "H", "W")), 4, 5, 3, 3, 3, padding=2), 2, 2, BEYOND
     ),
 }  # fmt: skip
 KEPT: dict[str, Callable[[Net], str]] = {
     "more than its padding": lambda b: part(
-        b, b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=1), 2, 2, END
+        b, b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=1), 2, 2, BEYOND
     ),
     "channels": lambda b: part(b, b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=1), 1, 1, END),
-    "backwards": lambda b: part(b, b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=1), 2, -1, -END, -1),
+    "backwards": lambda b: part(b, b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=1), 2, -1, END, -1),
     "read by others": lambda b: b(
         "concat", "joined", part(b, y := b.conv(b.image("x", 8, ("L",)), 8, 5, 3, padding=1), 2, 1, END), y,
         axis=2,
