@@ -214,3 +214,12 @@ def test_items_cover_everything_once(n: int, lines: int, c: int, threads: int, c
     registers = -(-c // machine.lanes)
     assert (found.bands - 1) * found.band_lines < lines <= found.bands * found.band_lines
     assert (found.blocks - 1) * found.block_registers < registers <= found.blocks * found.block_registers
+
+
+@pytest.mark.parametrize("pool", ["adaptive_avg_pool2d", "adaptive_max_pool2d"])
+def test_whole_planes_one_pixel_wide(pool: str) -> None:
+    """The pixels of such a plane may lie apart: of a signal whose channels are last in memory."""
+    graph = Graph()
+    signal = graph("permute", "signal", graph.input("x", (2, 50, 3)), order=(0, 2, 1))
+    planes = graph("reshape", "planes", signal, shape=(2, 3, 50, 1))
+    check(graph.build(graph(pool, "whole", planes, output_size=1)), noise(2, 50, 3))
