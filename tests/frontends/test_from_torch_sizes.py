@@ -287,3 +287,82 @@ def test_sizes_are_computed_from_buffers() -> None:
         x = torch.randn(2, 3, length)
         with torch.no_grad():
             np.testing.assert_allclose(fast(x), module(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=["one", "both ways"])
+def test_the_length_of_recurrent_layers_stays_free(kind: str, options: dict[str, Any]) -> None:
+    class Tagger(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = getattr(nn, kind)(6, 8, batch_first=True, **options)
+            self.head = nn.Linear(16 if options else 8, 3)
+
+        def forward(self, x: Any) -> Any:
+            return self.head(self.layer(x)[0])
+
+    net = Tagger().eval()
+    spec = from_torch(net, torch.randn(2, 5, 6), dynamic_shapes="auto")
+    assert not isinstance(spec, TorchModel)
+    assert spec.inputs[0].shape == ("N", "L", 6)
+    for shape in [(2, 5, 6), (1, 1, 6), (3, 40, 6)]:
+        assert distance(net, spec, torch.randn(shape)) < 1e-6, shape
+
+
+def test_the_length_of_an_encoder_and_a_decoder_stays_free() -> None:
+    """With states handed on, a projection, and steps first."""
+
+    class Handed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.decoder = nn.LSTM(6, 8, proj_size=4), nn.GRU(4, 4)
+
+        def forward(self, x: Any) -> Any:
+            y, (h, c) = self.encoder(x)
+            return self.decoder(y.tanh(), h)[0] * c.mean()
+
+    net = Handed().eval()
+    spec = from_torch(net, torch.randn(5, 2, 6), dynamic_shapes="auto")
+    for shape in [(5, 2, 6), (1, 3, 6), (40, 1, 6)]:
+        assert distance(net, spec, torch.randn(shape)) < 1e-6, shape
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_the_length_of_pooled_signals_stays_free(ceil_mode: bool) -> None:
+    layers = [nn.Conv1d(3, 8, 5), nn.ReLU(), nn.MaxPool1d(3, 2, 1, ceil_mode=ceil_mode), nn.Conv1d(8, 4, 3)]
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten()).eval()
+    spec = from_torch(net, torch.randn(2, 3, 40), dynamic_shapes="auto")
+    assert spec.inputs[0].shape == ("N", 3, "L")
+    for shape in [(2, 3, 40), (1, 3, 41), (3, 3, 100)]:
+        assert distance(net, spec, torch.randn(shape)) < 1e-6, shape
+
+
+def test_long_recurrent_layers_are_traced_at_once() -> None:
+    """Not step by step: the number of operations on stand-ins does not grow with the length."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Counted(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.count += 1
+            return func(*args, **(kwargs or {}))
+
+    def operations(length: int) -> int:
+        layer = nn.LSTM(4, 4).eval()
+        with Counted() as counted:
+            from_torch(layer, torch.randn(length, 2, 4))
+        return counted.count
+
+    assert operations(500) == operations(5)
+
+
+def test_other_exports_are_as_torch_makes_them() -> None:
+    """What is put in the place of torch's stand-ins answers to bslite's exports alone."""
+    layer, x = nn.LSTM(4, 4).eval(), torch.randn(3, 2, 4)
+    from_torch(layer, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own, of the layer's list of weights
+        program = torch.export.export(layer, (x,)).run_decompositions()
+    names = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
+    assert names.count("aten.tanh.default") == 2 * 3

@@ -29,6 +29,7 @@ from bslite.frontends.torch.tracing.following import Following, enquires, follow
 from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.numbers import has_numbers, numbers_known, sizes_alone, unsettled
 from bslite.frontends.torch.tracing.quiet import quiet
+from bslite.frontends.torch.tracing.stand_ins import of_any_size
 from bslite.frontends.torch.values import dims
 from bslite.frontends.torch.written import functionalized, with_views
 
@@ -243,6 +244,7 @@ def trace(
         torch.autocast("cpu", enabled=False),
         autocast_unseen(),
         packing(module),
+        of_any_size(),
         transformers(module, fast),
         unchanged(module),
     ):
