@@ -337,6 +337,16 @@ def test_the_length_of_pooled_signals_stays_free(ceil_mode: bool) -> None:
         assert distance(net, spec, torch.randn(shape)) < 1e-6, shape
 
 
+def test_images_whose_pixels_become_channels() -> None:
+    layers = [nn.PixelUnshuffle(2), nn.Conv2d(12, 8, 3, padding=1), nn.ReLU(), nn.PixelShuffle(2)]
+    net = nn.Sequential(*layers).eval()
+    spec = from_torch(net, torch.randn(1, 3, 8, 12), dynamic_shapes="auto")
+    for shape in [(1, 3, 8, 12), (2, 3, 8, 10), (1, 3, 2, 40)]:
+        assert distance(net, spec, torch.randn(shape)) < 1e-6, shape
+    with pytest.raises(InputError, match="does not take N = 1, H = 7, W = 12"):
+        bslite.run(spec, torch.randn(1, 3, 7, 12))
+
+
 def test_long_recurrent_layers_are_traced_at_once() -> None:
     """Not step by step: the number of operations on stand-ins does not grow with the length."""
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -357,12 +367,21 @@ def test_long_recurrent_layers_are_traced_at_once() -> None:
     assert operations(500) == operations(5)
 
 
-def test_other_exports_are_as_torch_makes_them() -> None:
+@pytest.mark.parametrize(
+    ("make", "shape", "counts"),
+    [
+        (lambda: nn.LSTM(4, 4), (3, 2, 4), {"tanh": 2 * 3}),
+        (lambda: nn.MaxPool1d(3, 2), (2, 4, 9), {"max_pool2d_with_indices": 1}),
+        (lambda: nn.PixelUnshuffle(2), (2, 4, 6, 8), {"permute": 1}),
+    ],
+    ids=["lstm", "pool", "unshuffle"],
+)
+def test_other_exports_are_as_torch_makes_them(make: Any, shape: Any, counts: dict[str, int]) -> None:
     """What is put in the place of torch's stand-ins answers to bslite's exports alone."""
-    layer, x = nn.LSTM(4, 4).eval(), torch.randn(3, 2, 4)
+    layer, x = make().eval(), torch.randn(shape)
     from_torch(layer, x)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, of the layer's list of weights
+        warnings.simplefilter("ignore")  # torch's own, of an LSTM's list of weights
         program = torch.export.export(layer, (x,)).run_decompositions()
     names = [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
-    assert names.count("aten.tanh.default") == 2 * 3
+    assert {name: names.count(f"aten.{name}.default") for name in counts} == counts

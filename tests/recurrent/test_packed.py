@@ -98,6 +98,15 @@ def test_modules(name: str) -> None:
     assert "100.0 % of the flops" in str(bslite.report(fast))
 
 
+@pytest.mark.parametrize("name", ["any order", "GRU, sorted, from a state", "projected"])
+def test_the_padded_length_stays_free(name: str) -> None:
+    net, (x, lengths, *state) = Net(**CASES[name]).eval(), arguments(**CASES[name])
+    spec = bslite.from_torch(net, (x, lengths, *state), dynamic_shapes="auto")
+    longer = torch.cat([x, x.flip(1)], 1)
+    for batch, steps, given in [(4, 6, lengths), (4, 12, 2 * lengths), (1, 3, torch.tensor([3]))]:
+        three_way(net, longer[:batch, :steps], given, *(s[:batch] for s in state), spec=spec)
+
+
 def test_operations_on_packed_data() -> None:
     """Embedding and dropout of the packed data, a linear layer of the packed outputs, the sum of each."""
 

@@ -147,8 +147,7 @@ def _open(
     ]
     if unsettled(module, program):
         return None
-    packed = any(str(n.target).startswith("bslite.") for n in program.graph.nodes)
-    if packed or not batched or not all(batched) or not plain_inputs(program):
+    if not batched or not all(batched) or not plain_inputs(program):
         return None
     sizes = sizes_of(program, example.tensors(), [{}] * len(shared), shared)
     if any(made[s] != n for made in sizes.doubtful() for s, n in sizes.example.items() if s in sizes.batch):

@@ -13,6 +13,9 @@ from bslite.plan.cpu.sharing import share_image, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
 BAND_PIXELS = 512  # pixels of a partial sum: fixed, so that results do not depend on the number of threads
+#: Pixels added one after the other where they lie along one axis. In longer chains the roundings of equal
+#: values add up; a line costs some time, however short.
+LINE_PIXELS = range(8, 65)
 
 
 def group_step(b: CpuBuilder, work: GroupWork, x: View, y: View) -> bool:
@@ -75,6 +78,7 @@ def lines_of(*views: View) -> tuple[Sequence[int], Sequence[Sequence[int]]] | No
     if len(sizes) > 2:
         return None
     if len(sizes) == 1:  # cut the single axis where it divides
-        pixels = max(d for d in range(1, min(sizes[0], BAND_PIXELS) + 1) if sizes[0] % d == 0)
+        fits = [d for d in range(1, min(sizes[0], BAND_PIXELS) + 1) if sizes[0] % d == 0]
+        pixels = next((d for d in reversed(fits) if d in LINE_PIXELS), fits[-1])
         sizes, runs = [sizes[0] // pixels, pixels], [[pixels * run[0], run[0]] for run in runs]
     return (sizes, runs) if sizes else ([1, 1], [[0, 0] for _ in views])

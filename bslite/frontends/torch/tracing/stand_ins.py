@@ -1,7 +1,8 @@
 """Stand-ins in an export for what some operations make, at any size.
 
-torch.export runs recurrent layers step by step on its stand-ins, which takes seconds and fixes the length;
-it computes the length that a pool of signals makes as a number. In the graph each is one operation.
+torch.export runs recurrent layers step by step on its stand-ins, which takes seconds and fixes the length. It
+computes a size of two other operations as a number, or as an expression that it cannot simplify. In the graph
+each of them is one operation.
 """
 
 import threading
@@ -37,13 +38,17 @@ def _install() -> None:
 
     torch = load_torch()
     aten, composed = torch.ops.aten, torch._C.DispatchKey.CompositeImplicitAutograd
+    table = torch._decomp.decomposition_table
     made: dict[Any, Callable[..., Any]] = {getattr(aten, name).input: _recurrent for name in RECURRENT}
-    made[aten.max_pool1d.default] = _max_pool1d
+    made |= {aten.max_pool1d.default: _max_pool1d, aten.pixel_unshuffle.default: _pixel_unshuffle}
     for op, ours in made.items():
-        for key in {*op.py_kernels, composed}:
-            own = op.py_kernels.get(key) or partial(op._op_dk, key)
-            op.py_kernels[key] = _either(ours, own)
+        kernels = dict(op.py_kernels)
+        if op.has_kernel_for_dispatch_key(composed):
+            kernels.setdefault(composed, partial(op._op_dk, composed))
+        op.py_kernels.update({key: _either(ours, own) for key, own in kernels.items()})
         op._dispatch_cache.clear()
+        if op in table:
+            table[op] = _either(ours, table[op])
 
 
 def _either(ours: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,3 +85,9 @@ def _max_pool1d(
     window = (1, *kernel_size), (1, *stride) if stride else (), (0, *padding), (1, *dilation)
     made = load_torch().ops.aten.max_pool2d.default(x.unsqueeze(-2), *window, ceil_mode)
     return made.squeeze(-2)
+
+
+def _pixel_unshuffle(x: "Tensor", factor: int) -> "Tensor":
+    *batch, channels, height, width = x.shape
+    shape = (*batch, channels * factor**2, height // factor, width // factor)
+    return _of_all(shape, operands=(x,))[0]
