@@ -55,19 +55,6 @@ class Example:
         leaves = torch.utils._pytree.tree_leaves((self.args, self.kwargs))
         return [x for x in leaves if isinstance(x, torch.Tensor)]
 
-    def resized(self, shapes: Sequence[Sequence[int]]) -> "Example":
-        """The same with tensors of these shapes, whose elements are those of the example, again and again."""
-        torch = load_torch()
-        left = iter(shapes)
-
-        def repeated(x: Any) -> Any:
-            if isinstance(x, torch.Tensor):
-                for axis, size in enumerate(next(left)):
-                    x = x.index_select(axis, torch.arange(size) % x.shape[axis])
-            return x
-
-        return Example(*torch.utils._pytree.tree_map(repeated, (self.args, self.kwargs)))
-
 
 @dataclass(frozen=True)
 class Captured:

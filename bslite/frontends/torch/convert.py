@@ -1,7 +1,7 @@
 """`from_torch`: any torch module that ``torch.export`` can trace, as a ModelSpec."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
@@ -14,7 +14,6 @@ from bslite.frontends.torch.model import TorchModel
 from bslite.frontends.torch.tracing.faithful import check_faithful
 from bslite.frontends.torch.unfolded import little_more
 from bslite.frontends.torch.values import concrete
-from bslite.ops import Shape
 from bslite.spec import ModelSpec
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ def from_torch(
     and greatest size are not held: the model takes every size that the module's code does. Where the batch,
     or a size asked for, is one that the module fixes, a warning says why. Code that asks whether a size is 1
     is traced as for a larger one. Where one graph cannot express all free sizes, the result is a
-    `TorchModel`: a ModelSpec for the example that runs at other sizes, too, and traces the module again for
-    sizes at which its code does something else.
+    `TorchModel`: a ModelSpec for the example that runs at other sizes, too.
 
     Layers are named by their path in the module; an operation in a forward method by the method's module
     and the op (``layer1.0.add``). Parameters keep their state_dict names. A contiguous CPU tensor is shared
@@ -61,14 +59,10 @@ def from_torch(
     else:
         given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
         example = Example(tuple(given), {})
-    return _traced(module, example, name, dynamic_shapes)
-
-
-def _traced(module: "torch.nn.Module", example: Example, name: str, dynamic_shapes: Any = None) -> ModelSpec:
     captured = capture(module, example, name, dynamic_shapes)
     tried = repeat_batch(example)[0] if captured.sizes.batch else example
     check_faithful(name, captured.program, module, tried.args, tried.kwargs)
-    return Freedom(captured, module, name, example).spec()
+    return Freedom(captured, module, name).spec()
 
 
 def _by_name(module: Any, given: Mapping[Any, Any]) -> bool:
@@ -80,8 +74,8 @@ def _by_name(module: Any, given: Mapping[Any, Any]) -> bool:
 class Freedom:
     """Finds the sizes of an export that a model can leave free."""
 
-    def __init__(self, captured: Captured, module: "torch.nn.Module", name: str, example: Example) -> None:
-        self.captured, self.module, self.name, self.example = captured, module, name, example
+    def __init__(self, captured: Captured, module: "torch.nn.Module", name: str) -> None:
+        self.captured, self.module, self.name = captured, module, name
         self._functional: Any = None
         self._varied = False  # whether an operation could not be built because a size was free
         self._mutates = Graph(captured.program).mutation_shows()
@@ -118,10 +112,7 @@ class Freedom:
         def made(fixed: Mapping[Any, int]) -> ModelSpec:
             return self._with(free, checked=False, fixed=fixed).replace(shares=best)
 
-        def again(shapes: Sequence[Shape]) -> ModelSpec:
-            return _traced(self.module, self.example.resized(shapes), self.name).replace(shares=best)
-
-        return TorchModel.of(best, sizes, made, again)
+        return TorchModel.of(best, sizes, made)
 
     def _with(
         self, free: "frozenset[Any]", checked: bool, fixed: Mapping[Any, int] | None = None

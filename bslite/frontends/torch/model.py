@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bslite.cache import Recent, by_operations
-from bslite.errors import BsliteError, InputError, SpecError, UnsupportedError
+from bslite.errors import InputError, SpecError
 from bslite.frontends.torch.sizes import Sizes, bound_to
 from bslite.ops import Shape
 from bslite.spec import ModelSpec
@@ -19,39 +19,28 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
 
     As a ModelSpec it has the example's sizes where they cannot be free. `bslite.run`, `compile`, `verify` and
     `explain` take inputs of the others, too: the sizes in the way are fixed to those of the call. That makes
-    a ModelSpec from the same export, without tracing or compilation. Sizes for which the export does not
-    hold trace the module again. Recent models are kept (`bslite.cache.by_operations`); they share parameters
-    and packed weights. ``open_shapes`` has the inputs' sizes, free ones by name; ``specialised`` lists what
-    is kept.
+    a ModelSpec from the same export, without tracing or compilation. Recent ones are kept
+    (`bslite.cache.by_operations`); they share parameters and packed weights. ``open_shapes`` has the inputs'
+    sizes, free ones by name; ``specialised`` lists what is kept.
     """
 
     open_shapes: tuple[tuple[int | str, ...], ...]
 
     @classmethod
-    def of(
-        cls,
-        base: ModelSpec,
-        sizes: Sizes,
-        made: Callable[[Mapping[Any, int]], ModelSpec],
-        again: Callable[[Sequence[Shape]], ModelSpec],
-    ) -> Any:
-        """``base``: the model for the example; ``made``: that for other sizes, by symbol; ``again``: that of
-        another trace, for inputs of some shapes, with the batch free where the module leaves it free.
-        """
+    def of(cls, base: ModelSpec, sizes: Sizes, made: Callable[[Mapping[Any, int]], ModelSpec]) -> Any:
+        """``base``: the model for the example; ``made``: that for other sizes, by symbol."""
         kinds = (base.name, base.inputs, base.nodes, base.outputs, base.params, base.labels, base.owners)
         model = cls(*kinds)
         free = {d for i in base.inputs for d in i.shape if isinstance(d, str)}
         left = frozenset(s for s in sizes.example if sizes.names[s] not in free)
         shapes = tuple(sizes.named(traced) for traced in sizes.inputs)
-        state = {"base": base, "_sizes": sizes, "_left": left, "open_shapes": shapes}
-        state |= {"_made": made, "_again": again}
+        state = {"base": base, "_sizes": sizes, "_made": made, "_left": left, "open_shapes": shapes}
         model.__dict__.update(state, _kept=by_operations(lambda spec: len(spec.nodes)))
         return model
 
     base: ModelSpec
     _sizes: Sizes
     _made: Callable[[Mapping[Any, int]], ModelSpec]
-    _again: Callable[[Sequence[Shape]], ModelSpec]
     _left: frozenset[Any]
     _kept: Recent[Any, ModelSpec]
 
@@ -80,32 +69,21 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         """The model for inputs of these shapes. InputError, naming input and axis, if there is none."""
         bound = bound_to(self._sizes, self.inputs, shapes)
         if not self._sizes.hold(bound):
-            return self._traced(shapes, bound)
+            raise self._traced_for_others(bound)
         key = tuple(bound[s] for s in self._sizes.example if s in self._left)
         if all(bound[s] == self._sizes.example[s] for s in self._left):
             return self.base
         fixed = {s: n for s, n in bound.items() if s in self._left}
         try:
             return self._kept.get(key, lambda: self._made(fixed))
-        except (SpecError, UnsupportedError):  # an operation asked for what no longer holds
-            return self._traced(shapes, bound)
+        except SpecError as e:  # torch's own operations ask for sizes, too: a pool, whether a window fits
+            raise self._traced_for_others(bound) from e
 
-    def _traced(self, shapes: Sequence[Shape], bound: Mapping[Any, int]) -> ModelSpec:
-        """The model of a trace for these shapes, or of an earlier one for another batch."""
-
-        def traced() -> ModelSpec:
-            try:
-                return self._again(shapes)
-            except BsliteError as e:
-                raise InputError(f"model {self.name!r} does not take {self._told(bound)}: {e}") from e
-
-        others = tuple(n for s, n in bound.items() if s not in self._sizes.batch)
-        spec = self._kept.get(("traced", others), traced)
-        try:
-            spec.infer_shapes(shapes)
-        except BsliteError:  # the batch is fixed
-            return self._kept.get(("traced", others, tuple(shapes)), traced)
-        return spec
+    def _traced_for_others(self, bound: Mapping[Any, int]) -> InputError:
+        return InputError(
+            f"model {self.name!r} was traced for {self._told(self._sizes.example)}; for "
+            f"{self._told(bound)} the module may compute something else: trace it with such an example"
+        )
 
     def another(self) -> ModelSpec | None:
         """A model with all sizes that are fixed other than the example's, for a look at its shapes."""
@@ -119,7 +97,7 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
 
     def copy(self) -> "TorchModel":
         """The same, for which engines keep what they make apart."""
-        return self.of(self.base.replace(), self._sizes, self._made, self._again)
+        return self.of(self.base.replace(), self._sizes, self._made)
 
     def specs(self) -> list[ModelSpec]:
         """The models that are kept, that of the example first."""

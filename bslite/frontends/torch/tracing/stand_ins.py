@@ -8,7 +8,8 @@ each of them is one operation.
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -31,9 +32,8 @@ def of_any_size() -> Iterator[None]:
         _here.any_size = before
 
 
-@cache
 def _install() -> None:
-    """Have torch's stand-ins ask this thread which way it takes."""
+    """Have torch's stand-ins ask this thread which way it takes; torch may have taken ours away."""
     import torch._decomp.decompositions  # registers some that are replaced
 
     torch = load_torch()
@@ -45,17 +45,23 @@ def _install() -> None:
         kernels = dict(op.py_kernels)
         if op.has_kernel_for_dispatch_key(composed):
             kernels.setdefault(composed, partial(op._op_dk, composed))
-        op.py_kernels.update({key: _either(ours, own) for key, own in kernels.items()})
-        op._dispatch_cache.clear()
-        if op in table:
-            table[op] = _either(ours, table[op])
+        new = {key: _Either(ours, own) for key, own in kernels.items() if not isinstance(own, _Either)}
+        if new:
+            op.py_kernels.update(new)
+            op._dispatch_cache.clear()
+        if op in table and not isinstance(table[op], _Either):
+            table[op] = _Either(ours, table[op])
 
 
-def _either(ours: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
-    def operation(*args: Any, **kwargs: Any) -> Any:
-        return (ours if getattr(_here, "any_size", False) else own)(*args, **kwargs)
+@dataclass
+class _Either:
+    """An operation on stand-ins, by this thread's exports or torch's own way."""
 
-    return operation
+    ours: Callable[..., Any]
+    own: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return (self.ours if getattr(_here, "any_size", False) else self.own)(*args, **kwargs)
 
 
 def _recurrent(
@@ -82,6 +88,8 @@ def _max_pool1d(
     dilation: Sequence[int] = (1,), ceil_mode: bool = False,
 ) -> "Tensor":  # fmt: skip
     """The pool of an image of one line."""
+    if x.dim() not in (2, 3):
+        raise RuntimeError(f"max_pool1d: expected a signal [C, L] or [N, C, L], got {list(x.shape)}")
     window = (1, *kernel_size), (1, *stride) if stride else (), (0, *padding), (1, *dilation)
     made = load_torch().ops.aten.max_pool2d.default(x.unsqueeze(-2), *window, ceil_mode)
     return made.squeeze(-2)
