@@ -59,6 +59,18 @@ class Unrolled(nn.Module):
         return h
 
 
+class Listens(nn.Module):
+    """Convolution, pool and recurrent layer over a signal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool = nn.Conv1d(3, 8, 5, padding=2), nn.MaxPool1d(2)
+        self.layer = nn.LSTM(8, 6, bidirectional=True, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.layer(self.pool(self.conv(x).relu()).transpose(1, 2))[0]
+
+
 class PicksOfRows(nn.Module):
     """Indexes positions of every row, as language models do to pick tokens and to write masks."""
 
@@ -137,6 +149,16 @@ def test_other_lengths_are_what_a_trace_of_their_own_gives(traces: list[Any]) ->
     assert len(traces) == 4  # a batch of one is for itself
     for batch, length in ((1, 21), (3, 12), (2, 64)):
         same_bits(fast, net, *text(batch, length))
+    by_bslite(fast)
+
+
+def test_signals_of_other_lengths_take_two_traces(traces: list[Any]) -> None:
+    net = Listens().eval()
+    fast = wrapped(net)
+    for length in (40, 31, 64, 7):
+        agree(fast, net, torch.randn(2, 3, length))
+    assert len(traces) == 2
+    same_bits(fast, net, torch.randn(3, 3, 50))
     by_bslite(fast)
 
 
