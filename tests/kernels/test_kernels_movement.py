@@ -133,3 +133,14 @@ def test_what_broadcasts_or_mirrors_is_not_copied() -> None:
     v = noise(2, 1, 8)
     want = np.maximum(np.broadcast_to(v, (2, 5, 8))[::-1], 0)
     np.testing.assert_array_equal(bslite.run(spec, v), want)
+
+
+def test_a_concat_of_many_inputs() -> None:
+    """As of the slices that ``Unfold`` becomes in an ONNX file."""
+    graph = Graph()
+    x = graph.input("x", (2, 3, 1501))
+    parts = [graph("slice", f"s{i}", x, axis=2, start=i, stop=i + 2) for i in range(1500)]
+    spec = graph.build(graph("concat", "joined", *parts, axis=2))
+    given = noise(2, 3, 1501)
+    wanted = np.lib.stride_tricks.sliding_window_view(given, 2, axis=2).reshape(2, 3, 3000)
+    np.testing.assert_array_equal(bslite.run(spec, given), wanted)
