@@ -217,9 +217,13 @@ def test_items_cover_everything_once(n: int, lines: int, c: int, threads: int, c
 
 
 @pytest.mark.parametrize("pool", ["adaptive_avg_pool2d", "adaptive_max_pool2d"])
-def test_whole_planes_one_pixel_wide(pool: str) -> None:
-    """The pixels of such a plane may lie apart: of a signal whose channels are last in memory."""
+def test_whole_planes_of_one_column(pool: str) -> None:
+    """Its pixels may lie apart: of a signal whose channels are last in memory, or cut out of an image."""
     graph = Graph()
     signal = graph("permute", "signal", graph.input("x", (2, 50, 3)), order=(0, 2, 1))
     planes = graph("reshape", "planes", signal, shape=(2, 3, 50, 1))
     check(graph.build(graph(pool, "whole", planes, output_size=1)), noise(2, 50, 3))
+
+    graph = Graph()
+    column = graph("slice", "column", graph.input("x", (2, 3, 20, 4)), axis=3, start=1, stop=2)
+    check(graph.build(graph(pool, "whole", column, output_size=1)), noise(2, 3, 20, 4))

@@ -69,7 +69,7 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         """The model for inputs of these shapes. InputError, naming input and axis, if there is none."""
         bound = bound_to(self._sizes, self.inputs, shapes)
         if not self._sizes.hold(bound):
-            raise self._traced_for_others(bound)
+            raise self._unlike_the_trace(bound)
         key = tuple(bound[s] for s in self._sizes.example if s in self._left)
         if all(bound[s] == self._sizes.example[s] for s in self._left):
             return self.base
@@ -77,12 +77,13 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         try:
             return self._kept.get(key, lambda: self._made(fixed))
         except SpecError as e:  # torch's own operations ask for sizes, too: a pool, whether a window fits
-            raise self._traced_for_others(bound) from e
+            raise self._unlike_the_trace(bound, f" ({e})") from e
 
-    def _traced_for_others(self, bound: Mapping[Any, int]) -> InputError:
+    def _unlike_the_trace(self, bound: Mapping[Any, int], reason: str = "") -> InputError:
+        """The error for sizes at which the trace does not hold."""
         return InputError(
-            f"model {self.name!r} was traced for {self._told(self._sizes.example)}; for "
-            f"{self._told(bound)} the module may compute something else: trace it with such an example"
+            f"model {self.name!r} was traced for {self._told(self._sizes.example)}; for {self._told(bound)} "
+            f"the module may compute something else{reason}: trace it with such an example"
         )
 
     def another(self) -> ModelSpec | None:

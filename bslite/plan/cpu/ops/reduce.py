@@ -172,7 +172,7 @@ def reduce_planes(b: CpuBuilder, op: str, x: View, y: View) -> None:
     """Append the ``amax`` or ``mean`` of each plane of x, ``[N, C, H, W]``, to y, ``[N, C, 1, 1]``."""
     n, channels, *plane = x.shape
     count = size_of(tuple(plane))
-    rows = b.arranged(b.reshaped(x, (n, channels, count)), 2, exact=True)  # a plane may be one pixel wide
+    rows = b.arranged(b.reshaped(x, (n, channels, count)), 2, exact=True)  # of one column, they may lie apart
     short = View(y.buffer, y.offset, y.shape[:2], y.strides[:2])
     results = _Results(count, float(count), 0)
     done = _reduce_step(b, Reduction(op, True), rows, short, (2,), (0, 1), 2, results, x.start)
