@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from support.check import rel_l2
 from support.graphs import one_op
-from support.kernel_checks import check
+from support.kernel_checks import check, ran
 from support.noise import noise
 
+from bslite import reference
 from bslite.plan.cpu.ops.attention import LONGEST
 from bslite.spec import Array
 
@@ -66,3 +68,11 @@ def test_rows_whose_first_keys_are_hidden(blocks: int) -> None:
     mask[1::4, KEYS - blocks * LONGEST :] = -np.inf
     made = check(one_op("attention", q, k, v, mask), q, k, v, mask)
     assert np.isfinite(made).all()
+
+
+@pytest.mark.parametrize("depth", [512, 1000, 2051])
+def test_deep_heads(depth: int) -> None:
+    """Their products are summed in parts: an error of a score is one of its exponential."""
+    x = np.abs(noise(2, 40, depth, scale=0.6))
+    spec = one_op("attention", x, x, x)
+    assert rel_l2(ran(spec, x, x, x), reference.run(spec, [x, x, x], np.float64)[0]) < 4e-7

@@ -16,6 +16,7 @@ from bslite.kernels.cpu.vector.memory import store
 from bslite.kernels.cpu.vector.simd import BYTES, LANES, splat
 
 f = np.float32
+PART = 256  # terms of one running sum of scores: softmax makes an error of a score one of its exponential
 CLEAR = 8  # registers of zeros: a bias for the widest panel, and a table of one offset
 
 
@@ -67,17 +68,20 @@ def _pack(s, scratch, k, v, count):
 
 @register_jitable
 def column_products(s, scratch, a, a_row, terms, panels, rows, count, scores):
-    """Products of some rows of a, of so many ``terms`` each, with ``count`` packed columns: whole registers,
-    zeros beyond the columns.
+    """Products of some rows of a, of so many ``terms`` each, with ``count`` packed columns, in parts of
+    `PART` terms: whole registers, zeros beyond the columns.
     """
     s_row, key_width, most, clamp = s.score_row, s.key_width, s.key_most, s.minus_inf_cell
     for c in range(0, count, key_width * LANES):
         registers = min(key_width, (count - c + LANES - 1) // LANES)
         sweep = s.tail_key_sweep if registers < key_width else s.key_sweep
         panel = panels + 4 * c * terms
-        ahead = panel + registers * terms * BYTES
-        _products(sweep, rows, most, a, a_row, terms, panel, scores + 4 * c, s_row, scratch, 0, clamp, LANES,
-                  ahead)  # fmt: skip
+        for first in range(0, terms, PART):
+            part = min(PART, terms - first)
+            ahead = panel + registers * part * BYTES
+            _products(sweep, rows, most, a + 4 * first, a_row, part, panel, scores + 4 * c, s_row, scratch,
+                      min(first, 1), clamp, LANES, ahead)  # fmt: skip
+            panel = ahead
 
 
 @register_jitable
