@@ -19,7 +19,7 @@ class Concat(AlongAxis):
     name = "concat"
     kind = Kind.MOVEMENT
     carries = True
-    arity = (1, 1 << 16)  # what unfolds a signal in an ONNX file joins thousands
+    arity = (1, 1 << 14)  # what unfolds a signal in an ONNX file joins thousands
     attrs = (Attr("axis", a.integer()),)
     torch_name = "cat"
     onnx_name = "Concat"

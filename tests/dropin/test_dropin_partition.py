@@ -11,6 +11,7 @@ from support.torchvision_models import model as torchvision_model
 
 import bslite
 from bslite.dropin import tune as tuning
+from bslite.ops.movement import Concat
 
 
 class Odd(nn.Module):
@@ -49,7 +50,7 @@ def padded(x: Any) -> Any:
 
 def many(x: Any) -> Any:
     """More values put together than an op takes."""
-    return torch.cat([x] * 1001, 1).amax(1, keepdim=True) + x
+    return torch.cat([x] * (Concat.arity[1] + 1), 1).amax(1, keepdim=True) + x
 
 
 def parts(module: Any) -> list[str]:
