@@ -68,8 +68,8 @@ class Draft:
         """
         axis, start, stop = node.attrs["axis"], node.attrs["start"], node.attrs["stop"]
         sizes = {shapes[node.inputs[0]][axis] for shapes in self.shapes}
-        ends = stop is None or stop < 0 or stop >= OPEN
-        if len(sizes) > 1 and (start < 0 or not ends):
+        fixed = stop is not None and 0 <= stop < OPEN
+        if len(sizes) > 1 and (start < 0 or fixed):
             return None  # a place that no size tried here reaches
         found = set()
         for size in sizes:
