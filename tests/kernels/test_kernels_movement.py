@@ -12,6 +12,8 @@ from support.noise import noise
 import bslite
 from bslite import InputError
 from bslite.engines.cpu.detect import detect
+from bslite.kernels.cpu.vector.simd import LANES
+from bslite.passes import simplify
 from bslite.plan import build_plan
 from bslite.plan.shared.cuts import pieces
 
@@ -22,6 +24,11 @@ def ran(op: str, *inputs: Any, **attrs: Any) -> Any:
     got = bslite.run(spec, list(inputs), threads=2)
     assert got.tobytes() == bslite.run(spec, list(inputs), threads=1).tobytes()
     return got
+
+
+def kernels(spec: bslite.ModelSpec, *shapes: tuple[int, ...]) -> list[str]:
+    """Those of the steps of its plan for two threads."""
+    return [step.kernel for step in build_plan(simplify(spec), list(shapes), detect(2)).steps]
 
 
 @settings(deadline=None, max_examples=30)
@@ -55,6 +62,51 @@ def test_mirrored_axes(axes: tuple[int, ...], size: int) -> None:
     for axis in axes:
         last = g("slice", f"mirrored {axis}", last, axis=axis, start=-1, step=-1)
     np.testing.assert_array_equal(bslite.run(g.build(last), x), np.flip(x, axes))
+
+
+@pytest.mark.parametrize("pixels", [LANES // 2, LANES, 3 * LANES + 5])
+@pytest.mark.parametrize("planes", range(2, LANES))
+def test_planes_to_pixels_and_back(planes: int, pixels: int) -> None:
+    for order, shape in (((0, 2, 1), (3, planes, pixels)), ((1, 2, 0), (planes, 2, pixels))):
+        x = noise(*shape)
+        spec = one_op("permute", x, order=order)
+        assert kernels(spec, x.shape) == ["interleave"]
+        made = ran("permute", x, order=order)
+        np.testing.assert_array_equal(made, x.transpose(order))
+        np.testing.assert_array_equal(ran("permute", made, order=np.argsort(order).tolist()), x)
+
+
+@pytest.mark.parametrize("step", [2, 3])
+@pytest.mark.parametrize("size", [LANES, 2 * LANES + 1, 6 * LANES - 1, 6 * LANES])
+def test_every_second_or_third(size: int, step: int) -> None:
+    x = noise(4, size)
+    got = ran("slice", x, axis=1, start=step - 1, step=step)
+    np.testing.assert_array_equal(got, x[:, step - 1 :: step])
+
+
+def test_pixels_beside_others_in_a_concat() -> None:
+    """Cells of other pixels are written before, and stay."""
+    parts = [noise(n, 2 * LANES + 3) for n in (1, 2)] if LANES > 3 else [noise(1, 11), noise(1, 11)]
+    g = Graph()
+    turned = [
+        g("permute", f"turned {i}", g.input(f"x{i}", p.shape), order=(1, 0)) for i, p in enumerate(parts)
+    ]
+    joined = g("concat", "joined", *turned, axis=1)
+    spec = g.build(joined)
+    assert kernels(spec, *(p.shape for p in parts)) == ["interleave", "interleave"]
+    want = np.concatenate([p.T for p in parts], 1)
+    np.testing.assert_array_equal(bslite.run(spec, parts), want)
+
+
+@pytest.mark.parametrize("shape", [(2, LANES, LANES), (1, 3 * LANES + 1, LANES + 3), (3, 40, 70)])
+@pytest.mark.parametrize("axis", [1, 2])
+def test_turned_by_a_quarter(shape: tuple[int, int, int], axis: int) -> None:
+    """Rows that run backwards in the source go by squares of registers, too."""
+    x, g = noise(*shape), Graph()
+    mirrored = g("slice", "mirrored", g.input("x", shape), axis=axis, start=-1, step=-1)
+    spec = g.build(g("permute", "turned", mirrored, order=(0, 2, 1)))
+    assert kernels(spec, shape) == ["transpose"]
+    np.testing.assert_array_equal(bslite.run(spec, x), np.flip(x, axis).transpose(0, 2, 1))
 
 
 @settings(deadline=None, max_examples=50)

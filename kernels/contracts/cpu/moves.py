@@ -2,8 +2,9 @@
 
 from typing import ClassVar
 
-from bslite.kernels.contracts.record import Operand, StepRecord
+from bslite.kernels.contracts.record import Operand, StepRecord, Variant
 
+Four = tuple[int, int, int, int]
 Six = tuple[int, int, int, int, int, int]
 Three = tuple[int, int, int]
 
@@ -66,18 +67,39 @@ class Transpose(StepRecord, kernel="transpose"):
     run: int
 
 
+class Weave(Variant):
+    """``planes`` planes to the first cells of pixels of ``cells`` cells, or, ``apart``, from them to planes.
+
+    There are at most a register's lanes less one cells to a pixel.
+    """
+
+    planes: int
+    cells: int
+    apart: bool
+
+
 class Interleave(StepRecord, kernel="interleave"):
-    """Copies three planes of an image to pixels of three channels; an item is a line."""
+    """Copies between a few planes and pixels whose cells lie side by side: ``y[.., p, c] = x[.., c, p]``, or
+    ``y[.., c, p] = x[.., p, c]``.
+
+    Four axes lie around them, of sizes ``n``; an item is an index of the outer two and one of ``blocks``
+    blocks of ``block_pixels`` pixels. ``plane``: between planes, of the operand that has them.
+    """
+
+    AXES: ClassVar[int] = 4
 
     source: Operand
     target: Operand
-    lines: int
+    weave: Weave
+    n: Four
+    x: Four
+    y: Four
+    x_pixel: int
+    y_pixel: int
+    plane: int
     pixels: int
-    x_image: int
-    x_plane: int
-    x_line: int
-    y_image: int
-    y_line: int
+    blocks: int
+    block_pixels: int
 
 
 class Halo(StepRecord, kernel="halo"):

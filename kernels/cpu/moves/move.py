@@ -5,10 +5,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo, Interleave
+from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo
 from bslite.kernels.cpu.runtime.compile import step_kernel
 from bslite.kernels.cpu.runtime.record import reader
-from bslite.kernels.cpu.vector.ir import const
 from bslite.kernels.cpu.vector.memory import (
     load,
     load_first,
@@ -144,47 +143,6 @@ def fill_run(y, count, value):
     rest = count - whole * LANES
     if rest:
         store_first(y, v, rest)
-
-
-R = reader(Interleave)
-
-
-@primitive(types.void, types.int64, types.int64, types.int64)
-def interleave_rgb(builder, x, plane, y):
-    """Writes ``3*LANES`` floats at ``y``, pixel by pixel, from three runs of LANES floats at ``x``, ``plane``
-    bytes apart.
-    """
-    red, green, blue = (load_ir(builder, builder.add(x, builder.mul(plane, const(c)))) for c in range(3))
-    for j in range(3):
-        element = [j * LANES + lane for lane in range(LANES)]
-        # Red and green are merged first, then blue: a shuffle takes two operands.
-        two = [e // 3 + LANES * (e % 3 == 1) for e in element]
-        three = [LANES + e // 3 if e % 3 == 2 else lane for lane, e in enumerate(element)]
-        index = ir.VectorType(I32, LANES)
-        mixed = builder.shuffle_vector(red, green, ir.Constant(index, two))
-        mixed = builder.shuffle_vector(mixed, blue, ir.Constant(index, three))
-        store_ir(builder, builder.add(y, const(j * BYTES)), mixed)
-
-
-@step_kernel(Interleave)
-def interleave(step, bases, item, scratch):
-    """Copies a line of three planes to pixels of three channels, as a picture comes in."""
-    s = R(step, bases)
-    lines, pixels = s.lines, s.pixels
-    image, line = item // lines, item % lines
-    x = s.source + image * s.x_image + line * s.x_line
-    y = s.target + image * s.y_image + line * s.y_line
-    plane = s.x_plane
-    whole = pixels // LANES
-    for _ in range(whole):
-        interleave_rgb(x, plane, y)
-        x += BYTES
-        y += 3 * BYTES
-    for _ in range(pixels - whole * LANES):
-        for c in range(3):
-            store_scalar(y + 4 * c, load_scalar(x + c * plane))
-        x += 4
-        y += 12
 
 
 H = reader(Halo)

@@ -2,8 +2,9 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo, Interleave, Transpose
+from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo, Interleave, Transpose, Weave
 from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.loops import into_items, merged_axes, padded, split_for_items
 from bslite.plan.core.views import View, size_of, with_halo
@@ -12,6 +13,9 @@ from bslite.plan.cpu.sharing import item_count, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
 AXES = Copy.AXES
+MOST_GAPS = (
+    8  # cells of a pixel to one that is copied: from here on, registers gain nothing over single cells
+)
 FEW = 8  # turns of a loop: fewer are not worth its start
 
 
@@ -22,15 +26,14 @@ def in_bytes(strides: Sequence[int]) -> tuple[int, ...]:
 
 def copy_step(b: CpuBuilder, source: View, target: View) -> None:
     """Append a copy of ``source`` to ``target``, views of the same logical shape."""
-    if _is_picture(source, target):
-        _interleave_step(b, source, target)
-        return
     sizes, runs = merged_axes(target.shape, [source.strides, target.strides], by=1)
     if not sizes:
         sizes, runs = [1], [[1], [1]]
     sizes, runs = split_for_items(sizes, runs, 2 * b.machine.threads, 1 << 16)
     sizes, runs, run = _without_run(sizes, runs)
     if len(sizes) <= AXES and run <= 2 and _transpose_step(b, source, target, sizes, runs, run):
+        return
+    if run == 1 and _interleave_step(b, source, target, sizes, runs):
         return
     if run == 1 and _without_gaps_first(b, source, target, sizes[-1]):
         return
@@ -115,10 +118,17 @@ def _transpose_step(
 ) -> bool:
     """Append a copy by squares of registers, if different axes are contiguous in source and target."""
     lanes = b.machine.lanes // run
-    rows = [a for a in range(len(sizes) - 1) if runs[0][a] == run and sizes[a] >= lanes]
+    rows = [a for a in range(len(sizes) - 1) if abs(runs[0][a]) == run and sizes[a] >= lanes]
     if runs[1][-1] != run or runs[0][-1] == run or sizes[-1] < lanes or not rows or len(sizes) > 5:
         return False
     row, items = rows[0], item_count(b.machine, 0.5 * size_of(target.shape))
+    x_start, y_start = source.start, target.start
+    if runs[0][row] < 0:  # rows that run backwards in the source, from their other end
+        starts = [(sizes[row] - 1) * each[row] for each in runs]
+        x_start, y_start = (
+            s._replace(at=s.at + by) for s, by in zip((x_start, y_start), starts, strict=True)
+        )
+        runs = [[-step if a == row else step for a, step in enumerate(each)] for each in runs]
     have = size_of(tuple(sizes)) // sizes[row] // lanes
     if have < items and len(sizes) < 5:
         pieces = _pieces(sizes[row], -(-items // have), lanes)
@@ -129,33 +139,72 @@ def _transpose_step(
     x, y = runs
     outer = [a for a in range(len(sizes) - 1) if a != row]
     n, (xs, ys) = padded([sizes[a] for a in outer], [[each[a] for a in outer] for each in runs], 3)
-    wanted = -(-items // size_of(tuple(n)))
-    block_cols = lanes * -(-sizes[-1] // (lanes * min(wanted, -(-sizes[-1] // lanes))))
-    blocks = -(-sizes[-1] // block_cols)
+    block_cols, blocks = _blocks(sizes[-1], lanes, -(-items // size_of(tuple(n))))
     record = Transpose(
-        source.start, target.start, n[1], n[2], in_bytes(xs), in_bytes(ys), rows=sizes[row], cols=sizes[-1],
+        x_start, y_start, n[1], n[2], in_bytes(xs), in_bytes(ys), rows=sizes[row], cols=sizes[-1],
         x_col=4 * x[-1], y_row=4 * y[row], blocks=blocks, block_cols=block_cols, run=run,
     )  # fmt: skip
     step(b, record, size_of(tuple(n)) * blocks, [source], [target])
     return True
 
 
-def _is_picture(source: View, target: View) -> bool:
-    """Whether the copy is from three planes to pixels of three channels, in runs on both sides."""
-    if len(source.shape) != 4 or source.shape[1] != 3:
+class _Woven(NamedTuple):
+    """Axes of a copy between planes and pixels: whether from pixels (``apart``), which axis counts the
+    pixels and which the planes (None: there is one), and the cells of a pixel.
+    """
+
+    apart: bool
+    pixel: int
+    plane: int | None
+    cells: int
+
+
+def _woven(sizes: list[int], runs: list[list[int]], lanes: int) -> _Woven | None:
+    """How the copy goes between a few planes and pixels whose cells lie side by side, if it does."""
+    for apart in (False, True):
+        planar, packed = reversed(runs) if apart else runs
+        if 1 not in planar:
+            continue
+        pixel = planar.index(1)
+        plane = packed.index(1) if 1 in packed else None
+        planes, cells = 1 if plane is None else sizes[plane], packed[pixel]
+        fits = 2 <= cells < lanes and planes <= cells < MOST_GAPS * planes
+        if fits and sizes[pixel] >= lanes // 2:
+            return _Woven(apart, pixel, plane, cells)
+    return None
+
+
+def _interleave_step(
+    b: CpuBuilder, source: View, target: View, sizes: list[int], runs: list[list[int]]
+) -> bool:
+    """Append a copy between planes and pixels by registers, if it is one."""
+    found = _woven(sizes, runs, b.machine.lanes)
+    if found is None:
         return False
-    return source.strides[3] == 1 and target.strides[1] == 1 and target.strides[3] == 3
-
-
-def _interleave_step(b: CpuBuilder, source: View, target: View) -> None:
-    """Append the copy of planes to pixels."""
-    n, _, h, w = source.shape
+    apart, pixel, plane, cells = found
+    outer = [a for a in range(len(sizes)) if a not in (pixel, plane)]
+    if len(outer) > Interleave.AXES:
+        return False
+    items = item_count(b.machine, 0.5 * size_of(target.shape))
+    kept = [*outer, pixel]
+    (*n, pixels), (x, y) = into_items(
+        [sizes[a] for a in kept], [[run[a] for a in kept] for run in runs], items, Interleave.AXES + 1
+    )
+    block_pixels, blocks = _blocks(pixels, b.machine.lanes, -(-items // (n[0] * n[1])))
+    planes, between = (1, 0) if plane is None else (sizes[plane], runs[apart][plane])
     record = Interleave(
-        source.start, target.start, lines=h, pixels=w, x_image=4 * source.strides[0],
-        x_plane=4 * source.strides[1], x_line=4 * source.strides[2], y_image=4 * target.strides[0],
-        y_line=4 * target.strides[2],
+        source.start, target.start, Weave(planes, cells, apart), tuple(n), in_bytes(x[:-1]), in_bytes(y[:-1]),
+        4 * x[-1], 4 * y[-1], plane=4 * between, pixels=pixels, blocks=blocks, block_pixels=block_pixels,
     )  # fmt: skip
-    step(b, record, n * h, [source], [target])
+    step(b, record, n[0] * n[1] * blocks, [source], [target])
+    return True
+
+
+def _blocks(size: int, each: int, want: int) -> tuple[int, int]:
+    """An axis in blocks that are multiples of ``each``, ``want`` of them or fewer: their size and number."""
+    parts = -(-size // each)
+    block = each * -(-parts // min(want, parts))
+    return block, -(-size // block)
 
 
 def halo_step(b: CpuBuilder, view: View) -> None:
