@@ -106,8 +106,9 @@ class Blueprint:
         return replace(self, parts=parts, function=None, direct=None, held=[])
 
     def constants(self) -> list[Tensor]:
-        """Tensors in the export that are neither parameters nor buffers."""
-        return [t for t in self.capture.graph.program.constants.values() if isinstance(t, Tensor)]
+        """Tensors that the trace takes for constants, and what the export has of them: detached, some."""
+        lifted = self.capture.graph.program.constants.values()
+        return [*self.capture.outside, *(t for t in lifted if isinstance(t, Tensor))]
 
     def walk(self, tensors: Mapping[str, Tensor] | None) -> PartWalk:
         """The builder of a part's model. ``tensors``: name -> present value."""

@@ -60,6 +60,7 @@ class Capture:
     orders: list[list[int]] = field(default_factory=list)  # of axes in memory that it holds for
     changed: tuple[int, ...] = ()  # places of tensors it writes to; the first results are their values
     autocast: torch.dtype | None = None  # around the call; its casts are in the graph
+    outside: Sequence[torch.Tensor] = ()  # the tensors that it takes for constants
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""
@@ -207,7 +208,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     told = tuple(terms.answers or ())
     found = Capture(
         graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=told,
-        counters=arguments.counters, autocast=casting.noted(),
+        counters=arguments.counters, autocast=casting.noted(), outside=list(traced.outside.values()),
     )  # fmt: skip
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))

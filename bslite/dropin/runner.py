@@ -95,6 +95,10 @@ class Runner:
                     run = state.calls.put(key, fault(e, self.options))  # the user described no model
                 except Exception as e:
                     run = state.calls.put(key, fault(e, self.options))
+                if (
+                    torch.is_grad_enabled() and self._current().watch.requires_grad()
+                ):  # now the trace is known
+                    return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
                 if not isinstance(run, InTorch):
                     return self._run(run, tensors, objects, args, kwargs)
         else:

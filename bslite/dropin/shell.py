@@ -2,16 +2,17 @@
 in the places of parameters while it traces, and another thread may be using the module.
 """
 
-import copy
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any
 
 import torch
 
 from bslite.dropin.inside import CALL
 from bslite.dropin.noted import CHANGES, ChangesState, Noted
-from bslite.frontends.torch.tracing.loose import tensors_within
+from bslite.frontends.torch.tracing.copies import deep_copy, flat_copy
+from bslite.frontends.torch.tracing.loose import held, modules_within, tensors_within, within
 
 OUTER_HOOKS = (
     "_forward_hooks",
@@ -30,15 +31,15 @@ def shell_of(module: torch.nn.Module, whole: bool = False) -> torch.nn.Module:
     A module that holds objects that cannot be copied gets a flat copy; with ``whole`` that is an
     ChangesState.
     """
-    memo: dict[int, Any] = {id(t): _ordinary(t) for t in reachable_tensors(module)}
+    memo: dict[int, Any] = {id(t): _ordinary(t) for t in held(within(module))}
     hooks = {h: module.__dict__[h] for h in OUTER_HOOKS if h in module.__dict__}
     memo.update({id(h): type(h)() for h in hooks.values()})
     try:
-        shell: torch.nn.Module = copy.deepcopy(module, memo)
+        shell = deep_copy(module, memo)
     except Exception as e:
         if whole:
             raise ChangesState(f"{CHANGES}, of which there is no copy: {e}") from e
-        shell = copy.copy(module)
+        shell = flat_copy(module)
         object.__setattr__(shell, "__dict__", {**vars(module), **{h: OrderedDict() for h in hooks}})
     vars(shell).pop(CALL, None)
     return shell
@@ -56,10 +57,8 @@ def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
 
 def reachable_tensors(module: torch.nn.Module, noted: Noted | None = None) -> Iterator[torch.Tensor]:
     """Parameters, buffers, and the tensors in plain attributes and containers there, but none ``noted``."""
-
-    modules = list(module.modules())
-    apart = noted.of(module) if noted else [[]] * len(modules)
-    for m, names in zip(modules, apart, strict=True):
+    apart = noted.of(module) if noted else []
+    for m, names in zip_longest(modules_within(module), apart, fillvalue=()):
         for name, value in vars(m).copy().items():
             if name not in names:
                 yield from tensors_within(value)

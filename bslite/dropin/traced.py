@@ -23,6 +23,7 @@ from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
 from bslite.frontends.torch.tracing.faithful import apart, aside, copied
+from bslite.frontends.torch.tracing.loose import themselves
 
 LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
 OUTSIDE = "its forward changes what it reads besides its arguments and attributes"
@@ -30,7 +31,8 @@ OUTSIDE = "its forward changes what it reads besides its arguments and attribute
 
 class Traced:
     """``twin``: a module whose forward takes and gives lists of tensors, in a region of the autocast that is
-    set aside (`casting`). ``results``: the structure of what the latest run of it gave.
+    set aside (`casting`). ``results``: the structure of what the latest run of it gave. ``outside``: the
+    tensors that traces took for constants.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Traced:
         kind = type(shell)
         bound = vars(shell).pop("forward", None)
         self.results: Returned | None = None
+        self.outside: dict[int, torch.Tensor] = {}
         self._noted, self._fault = noted, ""  # what a run did that no graph does
         self._notes: dict[Place, Any] = {}
         self._around = Surroundings(shell)
@@ -54,7 +57,8 @@ class Traced:
             accesses.clear()
             around.note()
             notes, held = Notes(this), Before(objects)
-            with asking.listening() if asking else nullcontext(), casting.region(cast):
+            traced = themselves(self.outside) if torch.compiler.is_exporting() else nullcontext()
+            with asking.listening() if asking else nullcontext(), casting.region(cast), traced:
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
@@ -77,7 +81,9 @@ class Traced:
         # torch.export goes through a GraphModule's graph, not through its forward.
         base = torch.nn.Module if isinstance(shell, torch.fx.GraphModule) else kind
         named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-        shell.__class__ = type(kind.__name__, (base,), {"forward": forward, **named})
+        # What a class does around its forward when it is called, it has done, and does at every call.
+        calls = {"forward": forward, "__call__": torch.nn.Module.__call__}
+        shell.__class__ = type(kind.__name__, (base,), {**calls, **named})
         self.twin = shell
         layers = dict(shell.named_modules())
         for path in {path for path, _ in noted} & layers.keys():

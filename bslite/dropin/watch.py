@@ -29,6 +29,7 @@ from bslite.dropin.surroundings import PLAIN, Surroundings
 from bslite.engines.cpu.glance import Glance
 from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
+from bslite.frontends.torch.tracing.loose import modules_within
 
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
@@ -51,34 +52,38 @@ class Watch:
 
         Raises UnsupportedError for a module with parts or tensors whose changes cannot be seen.
         """
-        modules = list(module.modules())
+        modules = modules_within(module)
         if scripted := [type(m).__name__ for m in modules if isinstance(m, torch.jit.ScriptModule)]:
             raise UnsupportedError(f"it holds a {scripted[0]}, which has no Python to trace")
         self.surroundings = Surroundings(module) if surroundings is None else surroundings
         self._attributes = [m.__dict__ for m in modules]
         self._seen = attributes_of(modules)
         self._noted, self._places = noted, noted.places if noted else frozenset()
-        names = noted.of(module) if noted else [[]] * len(modules)
+        names = noted.of(module) if noted else []
+        names += [[] for _ in modules[len(names) :]]  # nothing is noted of those that torch does not know
         notes = zip(self._attributes, self._seen, names, strict=True)
         self._notes = [(present, seen, own) for present, seen, own in notes if own]
         for own in self._notes:
             settle(*own)
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
         self._hooked = any(self._hooks)
-        children = [(m._modules, k) for m in modules for k in m._modules]
-        self._child_dicts, self._child_keys = _columns(children)
-        self._children = list(map(getitem, self._child_dicts, self._child_keys))
+        fixed: list[Any] = [(m._modules, k) for m in modules for k in m._modules]
+        inside = list(module.modules())  # a trace takes the tensors of others as constants
+        fixed += [(d, k) for m in modules[len(inside) :] for d in (m._parameters, m._buffers) for k in d]
+        self._fixed_dicts, self._fixed_keys = _columns(fixed)
+        self._fixed = list(map(getitem, self._fixed_dicts, self._fixed_keys))
         self._dicts = [d for m in modules for d in (m._parameters, m._buffers, m._modules)]
         self._sizes = list(map(len, self._dicts))
         held = [(d, k) for m in modules for d in (m._parameters, m._buffers) for k in d]
         self._tensor_dicts, self._tensor_keys = _columns(held)
         self._held = list(map(getitem, self._tensor_dicts, self._tensor_keys))  # tensors or None
-        self._parameters = [p for p in self._held if isinstance(p, torch.nn.Parameter)]
         #: Whether a graph traced with other tensors holds for these.
         self.forms = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in self._held]
         found = chain(self._held, extra)
         tensors = [t for t in found if t is not None and t.layout == torch.strided]  # no trace reads others
         self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
+        buffers = {id(b) for m in inside for b in m._buffers.values()}
+        self._learnable = [t for t in self.tensors if id(t) not in buffers]
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
@@ -147,7 +152,7 @@ class Watch:
             same
             and any(self._hooks) == self._hooked
             and self._sizes == list(map(len, self._dicts))
-            and all(map(is_, self._children, map(getitem, self._child_dicts, self._child_keys)))
+            and all(map(is_, self._fixed, map(getitem, self._fixed_dicts, self._fixed_keys)))
             and not self.surroundings.changed()
         )
 
@@ -163,8 +168,8 @@ class Watch:
         return self._versions != list(map(_version, self._counted)) or self._digest() != self._known
 
     def requires_grad(self) -> bool:
-        """Whether a parameter does."""
-        return any(map(_requires_grad, self._parameters))
+        """Whether a parameter does, or another tensor that is no buffer."""
+        return any(map(_requires_grad, self._learnable))
 
 
 def _within(attributes: list[dict[str, Any]], seen: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:

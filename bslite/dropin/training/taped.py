@@ -72,6 +72,8 @@ def capture(
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)
+    if any(t.requires_grad for t in traced.outside.values()):
+        raise UnsupportedError(f"model {name!r}: it learns a tensor that a trace takes for a constant")
     if has_autocast(program):
         raise UnsupportedError(f"model {name!r}: its forward switches autocast on")
     with saved_tensors_hooks(_same, _same):
@@ -88,6 +90,7 @@ def capture(
     assert traced.results is not None
     told = tuple(terms.answers or ())
     made = Capture(graph, traced.twin, traced.results, "training", functional=True, answers=told)
+    made.outside = list(traced.outside.values())
     return made, effects
 
 

@@ -33,6 +33,7 @@ from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.graph import Graph, draws
 from bslite.frontends.torch.parts import Refusal
+from bslite.frontends.torch.tracing.loose import modules_within
 
 Tensor = torch.Tensor
 Node = torch.fx.Node
@@ -119,6 +120,7 @@ class Trainer:
         self.module, self.name, self.options, self.noted = module, name, options, noted
         self.made: Recent[Key, Trained | Left] = Recent(MAX_KINDS)
         self._present: Any = None
+        self._beside: list[torch.nn.Module] = []  # modules in plain containers
         self._attributes: list[dict[str, Any]] = []
         self._places: frozenset[Place] = frozenset()
         self._set: list[tuple[int, list[str]]] = []  # places of layers, names of attributes that calls set
@@ -135,9 +137,7 @@ class Trainer:
         The first kinds of call are traced at once, the n-th at its call n - 1: where every batch has a size
         of its own, tracing costs more than it gains.
         """
-        modules = list(self.module.modules())
-        held = [t for m in modules for d in (m._parameters, m._buffers) for t in d.values() if t is not None]
-        present = [*map(id, modules), *((id(t), t.dtype, t.shape) for t in held)]
+        modules, held, present = self._modules()
         around = self._surroundings
         self._follow()
         if (
@@ -148,6 +148,9 @@ class Trainer:
         ):
             if not all(isinstance(p, torch.nn.Parameter) for p in self.module.parameters()):
                 return Left(GIVEN)
+            known = len(modules) - len(self._beside)
+            self._beside = modules_within(self.module)[known:]
+            modules, held, present = self._modules()
             self._present, self._attributes = present, _without_mode(attributes_of(modules))
             self._surroundings = Surroundings(self.module)
             self._restarts += 1
@@ -179,6 +182,12 @@ class Trainer:
         except Exception as e:
             self.made.put(kind, Left(FAULT.format(error=f"{type(e).__name__}: {e}".splitlines()[0])))
             raise
+
+    def _modules(self) -> tuple[list[torch.nn.Module], list[Tensor], list[Any]]:
+        """All modules, their tensors, and what tells whether they are the same as before."""
+        modules = [*self.module.modules(), *self._beside]
+        held = [t for m in modules for d in (m._parameters, m._buffers) for t in d.values() if t is not None]
+        return modules, held, [*map(id, modules), *((id(t), t.dtype, t.shape) for t in held)]
 
     def _follow(self) -> None:
         """Drop traces made before all attributes were known that calls set: they may read them."""
@@ -249,6 +258,7 @@ class Trainer:
         weights = {id(t) for part in made for t in part.weights}
         read = {n for p in parts for n in constants(graph, p) & graph.stored}
         copied = [value(n) for n in read if n not in changed]
+        copied += captured.outside
         return Trained(
             shapes,
             blueprint,

@@ -3,7 +3,6 @@
 Masks of transformers are an example: some are causal in a trace and not in eager mode, for one model.
 """
 
-import copy
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,9 @@ from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.graph import Graph, writes
 from bslite.frontends.torch.memory import memory
+from bslite.frontends.torch.tracing.copies import deep_copy
 from bslite.frontends.torch.tracing.eager import transformers
+from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.noticing import generators
 from bslite.frontends.torch.values import is_narrow
 
@@ -56,7 +57,7 @@ def _departure(
         return ""
     torch, far, refused, eager = load_torch(), 0.0, None, None
     try:
-        with aside(gradients) as fast:
+        with aside(gradients) as fast, unchanged(module):
             whole, own = program.module(check_guards=False), apart(module)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
@@ -113,8 +114,7 @@ def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
 
 def apart(module: "torch.nn.Module") -> "torch.nn.Module":
     """A copy whose forward may write to its attributes and buffers; parameters are shared."""
-    made: torch.nn.Module = copy.deepcopy(module, {id(p): p for p in module.parameters()})
-    return made
+    return deep_copy(module, {id(p): p for p in module.parameters()})
 
 
 def copied(arguments: Any) -> Any:

@@ -1,9 +1,9 @@
 """Tensors of a module that are neither parameters nor buffers: in plain attributes, say, or global."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -24,19 +24,76 @@ THROUGH = {
 }
 
 
+CONTAINERS = tuple(THROUGH)
+
+
 def elements(value: Any) -> list[Any]:
     """What a container holds; nothing of anything else."""
-    through: Any = next((THROUGH[kind] for kind in THROUGH if isinstance(value, kind)), None)
-    return list(through(value)) if through else []
+    if isinstance(value, CONTAINERS):
+        through: Any = next(THROUGH[kind] for kind in CONTAINERS if isinstance(value, kind))
+        return list(through(value))
+    return []
 
 
-def tensors_within(value: Any, depth: int = DEPTH) -> "Iterator[torch.Tensor]":
+def leaves(value: Any, depth: int = DEPTH) -> list[Any]:
+    """What a container and containers in it hold that is none; ``value`` itself if it is none."""
+    if not isinstance(value, CONTAINERS):
+        return [value]
+    if not depth:
+        return []
+    return [leaf for item in elements(value) for leaf in leaves(item, depth - 1)]
+
+
+def tensors_within(value: Any, depth: int = DEPTH) -> "list[torch.Tensor]":
     """``value`` itself if it is a tensor, or those in a container."""
-    if isinstance(value, load_torch().Tensor):
-        yield value
-    elif depth:
-        for item in elements(value):
-            yield from tensors_within(item, depth - 1)
+    kind = load_torch().Tensor
+    return [item for item in leaves(value, depth) if isinstance(item, kind)]
+
+
+def modules_within(module: "torch.nn.Module") -> "list[torch.nn.Module]":
+    """``module.modules()``, then those that torch does not know of, in plain containers, with their own."""
+    found, kind = list(module.modules()), load_torch().nn.Module
+    known = {id(m) for m in found}
+    for m in found:  # which grows meanwhile
+        for value in vars(m).copy().values():
+            for item in leaves(value):
+                if isinstance(item, kind) and id(item) not in known:
+                    inside = [own for own in item.modules() if id(own) not in known]
+                    known.update(map(id, inside))
+                    found += inside
+    return found
+
+
+def within(module: "torch.nn.Module") -> Iterator[Any]:
+    """The module, objects and Python modules, wherever attributes of objects and containers lead to."""
+    found, seen = [module], {}
+    while found:
+        value = found.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value  # kept, or another might get its number
+        own = _attributes(value)
+        if own or isinstance(value, ModuleType):
+            yield value
+        found += [*own.values(), *elements(value)]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Those of an object; none of a class, a function, a Python module, or what bslite keeps at a module."""
+    kind = type(value)
+    if issubclass(kind, (type, FunctionType, ModuleType)) or kind.__module__.startswith("bslite."):
+        return {}
+    try:
+        own = vars(value)
+    except Exception:  # it has none, or stands for something that is not there
+        return {}
+    return own if isinstance(own, dict) else {}
+
+
+def held(objects: Iterable[Any]) -> "Iterator[torch.Tensor]":
+    """Tensors in attributes of objects."""
+    spaces = (_attributes(x).values() for x in objects)
+    return itertools.chain.from_iterable(map(tensors_within, itertools.chain.from_iterable(spaces)))
 
 
 def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
@@ -55,14 +112,41 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
 
 
 @contextmanager
+def themselves(met: "dict[int, torch.Tensor]") -> Iterator[None]:
+    """A context for a forward that is traced: ``met`` gets the tensors that operations take as they are,
+    while parameters and buffers that torch knows have stand-ins. A trace takes them for constants.
+    """
+    from torch.overrides import TorchFunctionMode
+
+    torch = load_torch()
+    plain = (torch.Tensor, torch.nn.Parameter)
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            given = leaves((args, kwargs))
+            met.update((id(x), x) for x in given if type(x) in plain)
+            return func(*args, **(kwargs or {}))
+
+    with Mode():
+        yield
+
+
+@contextmanager
 def unchanged(module: "torch.nn.Module") -> Iterator[None]:
-    """Put back what is written meanwhile to tensors that are neither parameters nor buffers: torch's
-    stand-ins for them write through, while those for parameters and buffers do not.
+    """Put back what is written meanwhile to tensors that are neither parameters nor buffers, or are held by
+    other objects, too: torch's stand-ins for them write through, while those for parameters and buffers do
+    not.
     """
     torch = load_torch()
     registered = {id(t) for t in (*module.parameters(), *module.buffers())}
     plain = (torch.Tensor, torch.nn.Parameter)  # others may know no copies
-    loose = {id(t): t for t in _reached(module) if type(t) in plain and id(t) not in registered}
+    # In other objects than the modules that torch knows, even those are themselves.
+    known = set(map(id, module.modules()))
+    found = itertools.chain(
+        (t for t in _reached(module) if id(t) not in registered),
+        held(x for x in within(module) if id(x) not in known),
+    )
+    loose = {id(t): t for t in found if type(t) in plain}
     before = [
         (t, t._version, t.detach().clone())
         for t in loose.values()
@@ -73,5 +157,5 @@ def unchanged(module: "torch.nn.Module") -> Iterator[None]:
     finally:
         with torch.no_grad():
             for t, version, value in before:
-                if t._version != version:
+                if t._version != version or not torch.equal(t, value):  # norms do not count what they write
                     t.copy_(value)

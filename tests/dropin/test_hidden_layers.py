@@ -1,0 +1,158 @@
+"""Layers and tensors that torch does not know as a module's: in plain lists, in plain objects, global."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bslite
+from bslite import UnsupportedError
+
+
+class Box:
+    """An object that is no module."""
+
+
+class InList(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers, self.last = [nn.Linear(8, 8)], nn.Linear(8, 8)
+
+    def hidden(self) -> Any:
+        return self.layers[0]
+
+    def forward(self, x: Tensor) -> Any:
+        return self.last(self.hidden()(x))
+
+
+class InBox(InList):
+    def __init__(self) -> None:
+        super().__init__()
+        self.box: Any = Box()
+        self.box.layer, self.layers = self.layers[0], []
+
+    def hidden(self) -> Any:
+        return self.box.layer
+
+
+class InDict(InList):
+    def __init__(self) -> None:
+        super().__init__()
+        self.named, self.layers = {"inner": (nn.Sequential(*self.layers),)}, []
+
+    def hidden(self) -> Any:
+        return self.named["inner"][0][0]
+
+
+KINDS = [InList, InBox, InDict]
+X = torch.linspace(-1, 1, 24).reshape(3, 8)
+
+
+def halve(layer: Any) -> None:
+    with torch.no_grad():
+        layer.weight.mul_(0.5)
+
+
+def replace_weight(layer: Any) -> None:
+    layer.weight = nn.Parameter(layer.weight.detach() * 2, layer.weight.requires_grad)
+
+
+def agree(fast: Any, plain: Any) -> None:
+    torch.testing.assert_close(fast(X), plain(X))
+
+
+#: Another parameter in a layer that an object holds is not seen: only its memory is.
+CHANGES = [
+    (kind, change)
+    for kind in KINDS
+    for change in (halve, replace_weight)
+    if (kind, change) != (InBox, replace_weight)
+]
+
+
+@pytest.mark.parametrize(("kind", "change"), CHANGES)
+def test_changes_are_followed(kind: Any, change: Any) -> None:
+    torch.manual_seed(0)
+    plain = kind().eval()
+    fast = bslite.optimize(plain, tune=False, fallback="error")
+    with torch.no_grad():
+        for _ in range(3):
+            agree(fast, plain)
+            change(plain.hidden())
+        agree(fast, plain)
+
+
+@pytest.mark.parametrize(("kind", "change"), CHANGES)
+def test_changes_are_followed_in_training(kind: Any, change: Any) -> None:
+    torch.manual_seed(0)
+    plain = kind().train()
+    plain.hidden().requires_grad_(False)
+    fast = bslite.optimize(plain, tune=False)
+    for _ in range(2):  # a warning, which fails here, says if torch runs it
+        agree(fast, plain)
+        change(plain.hidden())
+    agree(fast, plain)
+
+
+OUTSIDE = nn.Parameter(torch.eye(8))
+
+
+class Global(InList):
+    def hidden(self) -> Any:
+        return lambda x: x @ OUTSIDE
+
+
+class Plain(InList):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.eye(8).requires_grad_()
+
+    def hidden(self) -> Any:
+        return lambda x: x @ self.scale
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("kind", [*KINDS, Global, Plain])
+def test_gradients_reach_what_no_parameter_is(kind: Any, mode: str) -> None:
+    torch.manual_seed(0)
+    plain = getattr(kind(), mode)()
+    if mode == "eval":
+        plain.last.requires_grad_(False)
+    learnt = OUTSIDE if kind is Global else plain.scale if kind is Plain else plain.hidden().weight
+    grads = []
+    for model in (plain, bslite.optimize(plain, tune=False, fallback="silent")):
+        learnt.grad = None
+        model(X).square().sum().backward()
+        grads.append(learnt.grad)
+    torch.testing.assert_close(grads[1], grads[0])
+
+
+class Counts(InList):
+    """Notes a running mean in a hidden layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = [nn.BatchNorm1d(8)]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_statistics_of_a_hidden_layer_are_those_of_the_calls(mode: str) -> None:
+    torch.manual_seed(0)
+    plain = getattr(Counts(), mode)()
+    other = copy.deepcopy(plain)
+    fast = bslite.optimize(plain, tune=False, fallback="silent")
+    with torch.set_grad_enabled(mode == "train"):
+        for _ in range(2):
+            torch.testing.assert_close(fast(X), other(X))
+    torch.testing.assert_close(plain.hidden().running_mean, other.hidden().running_mean)
+    assert plain.hidden().num_batches_tracked == 2
+
+
+def test_a_trace_changes_no_hidden_layer() -> None:
+    model = Counts().eval()
+    before = copy.deepcopy(model.hidden().state_dict())
+    with pytest.raises(UnsupportedError):
+        bslite.from_torch(model, X)
+    torch.testing.assert_close(model.hidden().state_dict(), before)
