@@ -208,7 +208,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     told = tuple(terms.answers or ())
     found = Capture(
         graph, traced.twin, results, fixed, functional=whole, growing=grown, answers=told,
-        counters=arguments.counters, autocast=casting.noted(), outside=list(traced.outside.values()),
+        counters=arguments.counters, autocast=casting.noted(), outside=traced.outside(program),
     )  # fmt: skip
     if following and following.decided:
         found.fixed, found.decided = DECIDED, tuple(sorted(following.decided))

@@ -46,8 +46,8 @@ class Surroundings:
         if not self._seen:
             return False
         try:
-            if not all(map(is_, self._seen, self._values())):
-                if not all(map(_alike, self._seen, self._values())):
+            if not all(map(is_, self._seen, self.values())):
+                if not all(map(_alike, self._seen, self.values())):
                     return True
                 self.note()  # equal ones in the places of those that were seen
             return bool(self._containers) and self._copies != self._containers
@@ -56,11 +56,11 @@ class Surroundings:
 
     def note(self) -> None:
         """Compare with the present values from now on."""
-        self._seen = list(self._values())
+        self._seen = list(self.values())
         self._containers = [v for v in self._seen if isinstance(v, CONTAINERS) and len(v) < LONG]
         self._copies = [_copy(v) for v in self._containers]
 
-    def _values(self) -> Iterator[Any]:
+    def values(self) -> Iterator[Any]:
         return chain(map(dict.get, *self._entries), map(getattr, *self._attributes))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import chain
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from bslite.dropin.structure import Before, Returned, Structure
 from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
 from bslite.frontends.torch.tracing.faithful import apart, aside, copied
-from bslite.frontends.torch.tracing.loose import themselves
+from bslite.frontends.torch.tracing.loose import held, origins, tensors_within, within
 
 LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
 OUTSIDE = "its forward changes what it reads besides its arguments and attributes"
@@ -31,8 +32,7 @@ OUTSIDE = "its forward changes what it reads besides its arguments and attribute
 
 class Traced:
     """``twin``: a module whose forward takes and gives lists of tensors, in a region of the autocast that is
-    set aside (`casting`). ``results``: the structure of what the latest run of it gave. ``outside``: the
-    tensors that traces took for constants.
+    set aside (`casting`). ``results``: the structure of what the latest run of it gave.
     """
 
     def __init__(
@@ -46,7 +46,6 @@ class Traced:
         kind = type(shell)
         bound = vars(shell).pop("forward", None)
         self.results: Returned | None = None
-        self.outside: dict[int, torch.Tensor] = {}
         self._noted, self._fault = noted, ""  # what a run did that no graph does
         self._notes: dict[Place, Any] = {}
         self._around = Surroundings(shell)
@@ -57,8 +56,7 @@ class Traced:
             accesses.clear()
             around.note()
             notes, held = Notes(this), Before(objects)
-            traced = themselves(self.outside) if torch.compiler.is_exporting() else nullcontext()
-            with asking.listening() if asking else nullcontext(), casting.region(cast), traced:
+            with asking.listening() if asking else nullcontext(), casting.region(cast):
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
@@ -88,6 +86,14 @@ class Traced:
         layers = dict(shell.named_modules())
         for path in {path for path, _ in noted} & layers.keys():
             watch(layers[path], path, noted, accesses)
+
+    def outside(self, program: torch.export.ExportedProgram) -> list[torch.Tensor]:
+        """The tensors of the module, of what it leads to and of what its forwards read that the trace took
+        for constants: torch has stand-ins only for parameters and buffers that it knows.
+        """
+        read = map(tensors_within, self._around.values())
+        tensors = chain(held(within(self.twin)), chain.from_iterable(read))
+        return origins(tensors, program.constants.values())
 
     def unwatched(self, name: str, again: bool) -> frozenset[Place]:
         """The attributes that the forward notes and that were not watched: another trace has to tell whether

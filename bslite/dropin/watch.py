@@ -82,8 +82,6 @@ class Watch:
         found = chain(self._held, extra)
         tensors = [t for t in found if t is not None and t.layout == torch.strided]  # no trace reads others
         self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
-        buffers = {id(b) for m in inside for b in m._buffers.values()}
-        self._learnable = [t for t in self.tensors if id(t) not in buffers]
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
@@ -168,8 +166,8 @@ class Watch:
         return self._versions != list(map(_version, self._counted)) or self._digest() != self._known
 
     def requires_grad(self) -> bool:
-        """Whether a parameter does, or another tensor that is no buffer."""
-        return any(map(_requires_grad, self._learnable))
+        """Whether a parameter or another tensor does."""
+        return any(map(_requires_grad, self.tensors))
 
 
 def _within(attributes: list[dict[str, Any]], seen: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:

@@ -72,7 +72,8 @@ def capture(
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)
-    if any(t.requires_grad for t in traced.outside.values()):
+    outside = traced.outside(program)
+    if any(t.requires_grad for t in outside):
         raise UnsupportedError(f"model {name!r}: it learns a tensor that a trace takes for a constant")
     if has_autocast(program):
         raise UnsupportedError(f"model {name!r}: its forward switches autocast on")
@@ -89,8 +90,9 @@ def capture(
     graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
     assert traced.results is not None
     told = tuple(terms.answers or ())
-    made = Capture(graph, traced.twin, traced.results, "training", functional=True, answers=told)
-    made.outside = list(traced.outside.values())
+    made = Capture(
+        graph, traced.twin, traced.results, "training", functional=True, answers=told, outside=outside
+    )
     return made, effects
 
 

@@ -111,24 +111,13 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
             yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
 
 
-@contextmanager
-def themselves(met: "dict[int, torch.Tensor]") -> Iterator[None]:
-    """A context for a forward that is traced: ``met`` gets the tensors that operations take as they are,
-    while parameters and buffers that torch knows have stand-ins. A trace takes them for constants.
-    """
-    from torch.overrides import TorchFunctionMode
-
+def origins(tensors: "Iterable[torch.Tensor]", constants: Iterable[Any]) -> "list[torch.Tensor]":
+    """Those of ``tensors`` whose memory constants of a trace are. The constants themselves are detached."""
     torch = load_torch()
-    plain = (torch.Tensor, torch.nn.Parameter)
-
-    class Mode(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            given = leaves((args, kwargs))
-            met.update((id(x), x) for x in given if type(x) in plain)
-            return func(*args, **(kwargs or {}))
-
-    with Mode():
-        yield
+    places = {c.data_ptr() for c in constants if isinstance(c, torch.Tensor) and c.layout == torch.strided}
+    kinds = (torch.Tensor, torch.nn.Parameter)  # others may have no memory
+    found = {id(t): t for t in tensors if type(t) in kinds and t.layout == torch.strided} if places else {}
+    return [t for t in found.values() if t.data_ptr() in places]
 
 
 @contextmanager
