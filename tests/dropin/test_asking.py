@@ -264,3 +264,16 @@ def test_without_a_fallback_others_are_an_error_in_training() -> None:
     fast(R(4, 8))
     with pytest.raises(bslite.UnsupportedError, match="asks for values"):
         fast(R(4, 8) * 30)
+
+
+def distributes(m: Any, x: Tensor) -> Tensor:
+    policy = torch.distributions.Normal(m.a(x), m.b(x).sigmoid() + 1)
+    return policy.log_prob(x[..., :1])
+
+
+def test_distributions_ask_whether_their_arguments_are_valid() -> None:
+    net, x = Made(distributes, a=nn.Linear(8, 8), b=nn.Linear(8, 8)).eval(), R(4, 8)
+    fast = wrapped(net)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), net(x))
+    by_bslite(fast)

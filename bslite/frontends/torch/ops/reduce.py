@@ -75,9 +75,9 @@ def extreme_and_place(s: Site, x: Operand, dim: int, keepdim: bool = False) -> l
     return results
 
 
-@aten("any", "all")
+@aten("any", "all", "_is_any_true", "_is_all_true")
 def any_or_all(s: Site, x: Operand, dim: Any = None, keepdim: bool = False) -> Operand:
-    op = {"any": "amax", "all": "amin"}[s.operation]
+    op = "amax" if "any" in s.operation else "amin"
     return reduced(s, op, converted(s, x, "bool"), dim, keepdim)
 
 
