@@ -29,6 +29,7 @@ from bslite.frontends.torch.tracing.asking import Asking
 from bslite.frontends.torch.tracing.faithful import check_faithful
 from bslite.frontends.torch.tracing.following import Following, enquires
 from bslite.frontends.torch.tracing.numbers import unsettled
+from bslite.frontends.torch.tracing.reach import hidden_modules
 from bslite.frontends.torch.values import NARROW
 
 ONE = "a batch of one is traced for itself"
@@ -277,6 +278,7 @@ def shares_memory(captured: Capture) -> bool:
 def check_hooks(module: torch.nn.Module, backward: bool = False) -> None:
     """Raise UnsupportedError if layers inside the module have forward hooks, or ``backward`` ones."""
     inside = [(path, m) for path, m in module.named_modules() if path]
+    inside += [(type(m).__name__, m) for m in hidden_modules(module)]
     if hooked := [path for path, m in inside if _hooks(m)]:
         raise UnsupportedError(f"forward hooks on layers inside the model ({', '.join(hooked[:5])})")
     if hooked := [path for path, m in inside if backward and (m._backward_hooks or m._backward_pre_hooks)]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from bslite.frontends.torch.tracing.loose import elements
+from bslite.frontends.torch.tracing.reach import elements
 
 Module = torch.nn.Module
 CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in place of its own call

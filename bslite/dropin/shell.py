@@ -12,7 +12,7 @@ import torch
 from bslite.dropin.inside import CALL
 from bslite.dropin.noted import CHANGES, ChangesState, Noted
 from bslite.frontends.torch.tracing.copies import deep_copy, flat_copy
-from bslite.frontends.torch.tracing.loose import held, modules_within, tensors_within, within
+from bslite.frontends.torch.tracing.reach import held, hidden_modules, tensors_within, within
 
 OUTER_HOOKS = (
     "_forward_hooks",
@@ -58,7 +58,7 @@ def _ordinary(tensor: torch.Tensor) -> torch.Tensor:
 def reachable_tensors(module: torch.nn.Module, noted: Noted | None = None) -> Iterator[torch.Tensor]:
     """Parameters, buffers, and the tensors in plain attributes and containers there, but none ``noted``."""
     apart = noted.of(module) if noted else []
-    for m, names in zip_longest(modules_within(module), apart, fillvalue=()):
+    for m, names in zip_longest([*module.modules(), *hidden_modules(module)], apart, fillvalue=()):
         for name, value in vars(m).copy().items():
             if name not in names:
                 yield from tensors_within(value)

@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from bslite.errors import UnsupportedError
-from bslite.frontends.torch.tracing.loose import elements
+from bslite.frontends.torch.tracing.reach import elements
 
 
 class Objects(list[Any]):

@@ -20,11 +20,12 @@ from bslite.dropin.noted import (
     watch,
 )
 from bslite.dropin.shell import shell_of
-from bslite.dropin.structure import Before, Returned, Structure
+from bslite.dropin.structure import Before, Returned, Structure, attributes_of
 from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
 from bslite.frontends.torch.tracing.faithful import apart, aside, copied
-from bslite.frontends.torch.tracing.loose import held, origins, tensors_within, within
+from bslite.frontends.torch.tracing.loose import origins
+from bslite.frontends.torch.tracing.reach import held, hidden_modules, tensors_within, within
 
 LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
 OUTSIDE = "its forward changes what it reads besides its arguments and attributes"
@@ -50,12 +51,13 @@ class Traced:
         self._notes: dict[Place, Any] = {}
         self._around = Surroundings(shell)
         accesses, around, cast = Accesses(), self._around, casting.noted()
+        hidden = hidden_modules(shell)
 
         def forward(this: torch.nn.Module, *tensors: torch.Tensor) -> tuple[Any, ...]:
             (args, kwargs), objects = arguments.rebuilt(tensors)
             accesses.clear()
             around.note()
-            notes, held = Notes(this), Before(objects)
+            notes, held, beside = Notes(this), Before(objects), attributes_of(hidden)
             with asking.listening() if asking else nullcontext(), casting.region(cast):
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
@@ -68,6 +70,8 @@ class Traced:
                 self._fault = f"{CHANGES} ({place_name(*min(wrong))})"
             if around.changed():
                 self._fault = self._fault or OUTSIDE
+            if not _equal(beside, attributes_of(hidden)):
+                self._fault = self._fault or CHANGES
             self.results = Returned(
                 made, held.changes(), lambda x: isinstance(x, VARIES), objects, self._notes
             )
@@ -147,6 +151,13 @@ class Traced:
         self._notes, self.results = traced, results
         if not alike or (before and graph != before) or LOOKS & self._around.names:
             raise ChangesState(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
+
+
+def _equal(some: list[Any], others: list[Any]) -> bool:
+    try:
+        return some == others
+    except Exception:  # what does not compare is another one
+        return False
 
 
 def answers(

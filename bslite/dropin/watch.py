@@ -29,7 +29,7 @@ from bslite.dropin.surroundings import PLAIN, Surroundings
 from bslite.engines.cpu.glance import Glance
 from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
-from bslite.frontends.torch.tracing.loose import modules_within
+from bslite.frontends.torch.tracing.reach import hidden_modules
 
 _version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
@@ -52,7 +52,8 @@ class Watch:
 
         Raises UnsupportedError for a module with parts or tensors whose changes cannot be seen.
         """
-        modules = modules_within(module)
+        hidden = hidden_modules(module)
+        modules = [*module.modules(), *hidden]
         if scripted := [type(m).__name__ for m in modules if isinstance(m, torch.jit.ScriptModule)]:
             raise UnsupportedError(f"it holds a {scripted[0]}, which has no Python to trace")
         self.surroundings = Surroundings(module) if surroundings is None else surroundings
@@ -60,7 +61,7 @@ class Watch:
         self._seen = attributes_of(modules)
         self._noted, self._places = noted, noted.places if noted else frozenset()
         names = noted.of(module) if noted else []
-        names += [[] for _ in modules[len(names) :]]  # nothing is noted of those that torch does not know
+        names += [[] for _ in modules[len(names) :]]  # nothing is noted of hidden ones
         notes = zip(self._attributes, self._seen, names, strict=True)
         self._notes = [(present, seen, own) for present, seen, own in notes if own]
         for own in self._notes:
@@ -68,8 +69,8 @@ class Watch:
         self._hooks = [m.__dict__[h] for m in modules if m is not module for h in HOOKS if h in m.__dict__]
         self._hooked = any(self._hooks)
         fixed: list[Any] = [(m._modules, k) for m in modules for k in m._modules]
-        inside = list(module.modules())  # a trace takes the tensors of others as constants
-        fixed += [(d, k) for m in modules[len(inside) :] for d in (m._parameters, m._buffers) for k in d]
+        # A trace takes the tensors of hidden ones as constants.
+        fixed += [(d, k) for m in hidden for d in (m._parameters, m._buffers) for k in d]
         self._fixed_dicts, self._fixed_keys = _columns(fixed)
         self._fixed = list(map(getitem, self._fixed_dicts, self._fixed_keys))
         self._dicts = [d for m in modules for d in (m._parameters, m._buffers, m._modules)]
@@ -82,9 +83,12 @@ class Watch:
         found = chain(self._held, extra)
         tensors = [t for t in found if t is not None and t.layout == torch.strided]  # no trace reads others
         self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
+        known = {id(t) for m in module.modules() for d in (m._parameters, m._buffers) for t in d.values()}
         self._counted = [t for t in self.tensors if not t.is_inference()]
         self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
         self._pointers = list(map(self._data_ptr, self.tensors))
+        self._constants = [t for t in self.tensors if id(t) not in known]  # of a trace, if it reads them
+        self._lie = list(map(self._data_ptr, self._constants))
         self._digest = digest_of(self.tensors)
         self.note()
         self._containers: list[Any] = []
@@ -150,6 +154,7 @@ class Watch:
             same
             and any(self._hooks) == self._hooked
             and self._sizes == list(map(len, self._dicts))
+            and self._lie == list(map(self._data_ptr, self._constants))
             and all(map(is_, self._fixed, map(getitem, self._fixed_dicts, self._fixed_keys)))
             and not self.surroundings.changed()
         )
@@ -168,6 +173,26 @@ class Watch:
     def requires_grad(self) -> bool:
         """Whether a parameter or another tensor does."""
         return any(map(_requires_grad, self.tensors))
+
+
+class Kept:
+    """Tensors of which something holds copies, as they were when it was made."""
+
+    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
+        self._tensors = [t for t in tensors if t.layout == torch.strided]
+        self._counted = [t for t in self._tensors if not t.is_inference()]
+        self._versions = list(map(_version, self._counted))
+        self._pointers = [t.data_ptr() for t in self._tensors]
+        self._digest = digest_of(self._tensors)
+        self._known = self._digest()
+
+    def same(self) -> bool:
+        """Whether they still are so."""
+        return (
+            self._versions == list(map(_version, self._counted))
+            and self._pointers == [t.data_ptr() for t in self._tensors]
+            and self._digest() == self._known
+        )
 
 
 def _within(attributes: list[dict[str, Any]], seen: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:

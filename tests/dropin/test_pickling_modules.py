@@ -1,5 +1,6 @@
 """Modules whose classes say how they are pickled, as Keras's do: a copy for a trace shares their tensors."""
 
+import logging
 import sys
 from types import ModuleType
 from typing import Any
@@ -84,3 +85,34 @@ def test_training_is_torchs() -> None:
         model(x).square().sum().backward()
         grads.append(plain.weights[0].grad)
     torch.testing.assert_close(grads[1], grads[0])
+
+
+class Constant(Saved, nn.Linear):
+    """What is made of what was saved has other weights than those that it has by now."""
+
+    def __init__(self) -> None:
+        super().__init__(8, 8)
+        nn.init.ones_(self.weight)
+
+
+class Scale(Saved):
+    def __init__(self) -> None:
+        self.by = torch.ones(8)
+
+
+class Ordinary(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.scale, self.log = [Constant()], Scale(), logging.getLogger("bslite.tests")
+
+    def forward(self, x: Tensor) -> Any:
+        return self.hidden[0](x) * self.scale.by
+
+
+def test_within_a_module_that_does_not() -> None:
+    plain, x = Ordinary().eval(), torch.randn(3, 8)
+    with torch.no_grad():
+        plain.hidden[0].weight.mul_(0.5)
+        plain.scale.by.mul_(3)
+        fast = bslite.optimize(plain, tune=False, fallback="error")
+        torch.testing.assert_close(fast(x), plain(x))

@@ -27,13 +27,13 @@ from bslite.dropin.surroundings import Surroundings
 from bslite.dropin.training.part import Note, TrainedPart
 from bslite.dropin.training.stepping import Peer, constants
 from bslite.dropin.training.taped import capture, survey_of
-from bslite.dropin.watch import lasting
+from bslite.dropin.watch import Kept, lasting
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.checks import tensors as named_tensors
 from bslite.frontends.torch.graph import Graph, draws
 from bslite.frontends.torch.parts import Refusal
-from bslite.frontends.torch.tracing.loose import modules_within
+from bslite.frontends.torch.tracing.reach import hidden_modules
 
 Tensor = torch.Tensor
 Node = torch.fx.Node
@@ -63,7 +63,7 @@ class Trained:
     parts: Sequence[TrainedPart]
     held: Sequence[Tensor]  # that torch's operations read
     changed: Sequence[Tensor]  # buffers that a call changes
-    fixed: Sequence[tuple[Tensor, int]]  # tensors that parts hold copies of, and their versions
+    fixed: Kept  # tensors that parts hold copies of
     draws: bool  # whether numbers are drawn
     making: Sequence[tuple[Any, torch.nn.Module]]  # hooks that make weights, which others may read, of layers
     holders: Sequence[dict[str, Any]]  # the attributes that notes go to
@@ -108,8 +108,9 @@ class Trained:
         return not self.blueprint.in_bslite
 
     def holds(self) -> bool:
-        """Whether the tensors that parts hold copies of are as they were."""
-        return all(tensor._version == version for tensor, version in self.fixed)
+        """Whether the tensors that parts hold copies of are as they were, and need no gradients."""
+        outside = self.blueprint.capture.outside
+        return self.fixed.same() and not any(t.requires_grad for t in outside)
 
 
 class Trainer:
@@ -148,8 +149,7 @@ class Trainer:
         ):
             if not all(isinstance(p, torch.nn.Parameter) for p in self.module.parameters()):
                 return Left(GIVEN)
-            known = len(modules) - len(self._beside)
-            self._beside = modules_within(self.module)[known:]
+            self._beside = hidden_modules(self.module)
             modules, held, present = self._modules()
             self._present, self._attributes = present, _without_mode(attributes_of(modules))
             self._surroundings = Surroundings(self.module)
@@ -265,7 +265,7 @@ class Trainer:
             made,
             [blueprint.values_of(key, tensors) for key in blueprint.held],
             [value(n) for n in dict.fromkeys(changed)],
-            [(t, t._version) for t in copied if id(t) not in weights],
+            Kept(t for t in copied if id(t) not in weights),
             any(map(draws, graph.nodes)),
             making(self.module),
             captured.results.holders(self.module),

@@ -4,26 +4,32 @@ import copy
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bslite.frontends.torch.tracing.loose import within
+from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.tracing.reach import HEAP, held, within
 
 if TYPE_CHECKING:
     import torch
 
-HEAP = 1 << 9  # flag of a class that Python code made
-
 
 def deep_copy(module: "torch.nn.Module", memo: dict[int, Any]) -> "torch.nn.Module":
-    """``copy.deepcopy(module, memo)``. Where a module says how it is pickled, what it reaches is copied
-    attribute by attribute if it must be: what such an object makes of itself (Keras writes a file and reads
-    it) has new tensors, whatever ``memo`` says, and may not work under another class.
+    """``copy.deepcopy(module, memo)``, but objects with tensors or modules that say how they are pickled are
+    copied attribute by attribute: what they make of themselves (Keras writes a file and reads it) has new
+    tensors, whatever ``memo`` says. Where the module or a layer is such an object, others that say so, or
+    that a deep copy may not get through, are copied in that way, too.
     """
-    if any(_pickles_itself(type(m)) for m in module.modules()):
-        reached = list(within(module))
-        memo.update({id(x): x for x in reached if isinstance(x, ModuleType)})
-        by_attributes = [x for x in reached if _is_plain(type(x)) and _misleads(type(x))]
-        memo.update({id(x): object.__new__(type(x)) for x in by_attributes})
-        for x in by_attributes:
-            vars(memo[id(x)]).update(copy.deepcopy(vars(x), memo))
+    reached, layer = list(within(module)), load_torch().nn.Module
+    everywhere = any(_pickles_itself(type(m)) for m in module.modules())
+    memo.update({id(x): x for x in reached if everywhere and issubclass(type(x), ModuleType)})
+    by_attributes = [
+        x
+        for x in reached
+        if _is_plain(type(x))
+        and (_misleads(type(x)) if everywhere else _pickles_itself(type(x)))
+        and (everywhere or issubclass(type(x), layer) or any(True for _ in held([x])))
+    ]
+    memo.update({id(x): object.__new__(type(x)) for x in by_attributes})
+    for x in by_attributes:
+        vars(memo[id(x)]).update(copy.deepcopy(vars(x), memo))
     made: torch.nn.Module = copy.deepcopy(module, memo)
     return made
 

@@ -2,98 +2,15 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from types import CellType, FunctionType, ModuleType
+from contextlib import contextmanager, suppress
+from types import CellType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
+from bslite.frontends.torch.tracing.reach import held, tensors_within, within
 
 if TYPE_CHECKING:
     import torch
-
-DEPTH = 3  # containers in containers that are looked into
-
-
-#: Kinds of containers, and how to go through one: kinds made of them may do something else, or refuse.
-THROUGH = {
-    dict: dict.values,
-    list: list.__iter__,
-    tuple: tuple.__iter__,
-    set: set.__iter__,
-    frozenset: frozenset.__iter__,
-}
-
-
-CONTAINERS = tuple(THROUGH)
-
-
-def elements(value: Any) -> list[Any]:
-    """What a container holds; nothing of anything else."""
-    if isinstance(value, CONTAINERS):
-        through: Any = next(THROUGH[kind] for kind in CONTAINERS if isinstance(value, kind))
-        return list(through(value))
-    return []
-
-
-def leaves(value: Any, depth: int = DEPTH) -> list[Any]:
-    """What a container and containers in it hold that is none; ``value`` itself if it is none."""
-    if not isinstance(value, CONTAINERS):
-        return [value]
-    if not depth:
-        return []
-    return [leaf for item in elements(value) for leaf in leaves(item, depth - 1)]
-
-
-def tensors_within(value: Any, depth: int = DEPTH) -> "list[torch.Tensor]":
-    """``value`` itself if it is a tensor, or those in a container."""
-    kind = load_torch().Tensor
-    return [item for item in leaves(value, depth) if isinstance(item, kind)]
-
-
-def modules_within(module: "torch.nn.Module") -> "list[torch.nn.Module]":
-    """``module.modules()``, then those that torch does not know of, in plain containers, with their own."""
-    found, kind = list(module.modules()), load_torch().nn.Module
-    known = {id(m) for m in found}
-    for m in found:  # which grows meanwhile
-        for value in vars(m).copy().values():
-            for item in leaves(value):
-                if isinstance(item, kind) and id(item) not in known:
-                    inside = [own for own in item.modules() if id(own) not in known]
-                    known.update(map(id, inside))
-                    found += inside
-    return found
-
-
-def within(module: "torch.nn.Module") -> Iterator[Any]:
-    """The module, objects and Python modules, wherever attributes of objects and containers lead to."""
-    found, seen = [module], {}
-    while found:
-        value = found.pop()
-        if id(value) in seen:
-            continue
-        seen[id(value)] = value  # kept, or another might get its number
-        own = _attributes(value)
-        if own or isinstance(value, ModuleType):
-            yield value
-        found += [*own.values(), *elements(value)]
-
-
-def _attributes(value: Any) -> dict[str, Any]:
-    """Those of an object; none of a class, a function, a Python module, or what bslite keeps at a module."""
-    kind = type(value)
-    if issubclass(kind, (type, FunctionType, ModuleType)) or kind.__module__.startswith("bslite."):
-        return {}
-    try:
-        own = vars(value)
-    except Exception:  # it has none, or stands for something that is not there
-        return {}
-    return own if isinstance(own, dict) else {}
-
-
-def held(objects: Iterable[Any]) -> "Iterator[torch.Tensor]":
-    """Tensors in attributes of objects."""
-    spaces = (_attributes(x).values() for x in objects)
-    return itertools.chain.from_iterable(map(tensors_within, itertools.chain.from_iterable(spaces)))
 
 
 def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
@@ -105,9 +22,9 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
     spaces = [list(vars(owner).values()) for owner in (*module.modules(), *classes)]
     yield from itertools.chain.from_iterable(map(tensors_within, itertools.chain(*spaces)))
     for function in {value for space in spaces for value in space if isinstance(value, FunctionType)}:
-        held = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
+        closed = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
         named = (function.__globals__.get(name) for name in function.__code__.co_names)
-        for value in (*held, *named):
+        for value in (*closed, *named):
             yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
 
 
@@ -146,5 +63,17 @@ def unchanged(module: "torch.nn.Module") -> Iterator[None]:
     finally:
         with torch.no_grad():
             for t, version, value in before:
-                if t._version != version or not torch.equal(t, value):  # norms do not count what they write
-                    t.copy_(value)
+                if t._version != version or not _same_bits(t, value):  # norms do not count what they write
+                    with suppress(RuntimeError):  # of one whose elements coincide, to which nobody can write
+                        t.copy_(value)
+
+
+def _same_bits(a: "torch.Tensor", b: "torch.Tensor") -> bool:
+    """Whether two tensors are equal, NaN to NaN."""
+    torch = load_torch()
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    if a.is_floating_point():
+        bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+        a, b = a.view(bits), b.view(bits)
+    return bool(torch.equal(a, b))
