@@ -53,11 +53,12 @@ def hidden_modules(module: "torch.nn.Module") -> "list[torch.nn.Module]":
     """The modules that torch does not know of: in plain containers, with all in them; none that holds
     ``module`` itself.
     """
-    inside, kind = list(module.modules()), load_torch().nn.Module
+    inside, kind, torchs = list(module.modules()), load_torch().nn.Module, _torchs()
     known, found = set(map(id, inside)), []
     for m in inside:  # which grows meanwhile
-        for value in vars(m).copy().values():
-            for item in leaves(value) if issubclass(type(value), CONTAINERS) else ():
+        plain = [v for k, v in vars(m).copy().items() if k not in torchs and issubclass(type(v), CONTAINERS)]
+        for value in plain:
+            for item in leaves(value):
                 if issubclass(type(item), kind) and id(item) not in known:
                     new = [own for own in item.modules() if id(own) not in known]
                     known.update(map(id, new))
@@ -65,6 +66,12 @@ def hidden_modules(module: "torch.nn.Module") -> "list[torch.nn.Module]":
                         inside += new
                         found += new
     return found
+
+
+@functools.cache
+def _torchs() -> frozenset[str]:
+    """The attributes that torch keeps at every module."""
+    return frozenset(vars(load_torch().nn.Module()))
 
 
 def within(module: "torch.nn.Module") -> Iterator[Any]:
