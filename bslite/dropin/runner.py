@@ -95,9 +95,8 @@ class Runner:
                     run = state.calls.put(key, fault(e, self.options))  # the user described no model
                 except Exception as e:
                     run = state.calls.put(key, fault(e, self.options))
-                if (
-                    torch.is_grad_enabled() and self._current().watch.requires_grad()
-                ):  # now the trace is known
+                # Now it is known what the trace takes for a constant.
+                if torch.is_grad_enabled() and self._current().watch.requires_grad():
                     return self._run_torch(InTorch(reasons.GRADIENTS), args, kwargs)
                 if not isinstance(run, InTorch):
                     return self._run(run, tensors, objects, args, kwargs)

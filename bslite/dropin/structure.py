@@ -299,6 +299,14 @@ def attributes_of(modules: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
     return [{k: v if k in own else copied(v, 3) for k, v in vars(m).copy().items()} for m in modules]
 
 
+def equal(some: list[Any], others: list[Any]) -> bool:
+    """Whether what was seen, ``others``, is what there is."""
+    try:
+        return others == some
+    except Exception:  # an attribute that does not compare, such as a tensor, is another one
+        return False
+
+
 def _assign(attributes: dict[str, Any], name: str, value: Any) -> None:
     """Set an attribute; a list or dict stays the one that it was, for others who hold it."""
     held = attributes.get(name)

@@ -43,11 +43,11 @@ class Surroundings:
 
     def changed(self) -> bool:
         """Whether a value is another one than at first."""
-        if not self._seen:
+        if not self.seen:
             return False
         try:
-            if not all(map(is_, self._seen, self.values())):
-                if not all(map(_alike, self._seen, self.values())):
+            if not all(map(is_, self.seen, self._values())):
+                if not all(map(_alike, self.seen, self._values())):
                     return True
                 self.note()  # equal ones in the places of those that were seen
             return bool(self._containers) and self._copies != self._containers
@@ -55,12 +55,12 @@ class Surroundings:
             return True
 
     def note(self) -> None:
-        """Compare with the present values from now on."""
-        self._seen = list(self.values())
-        self._containers = [v for v in self._seen if isinstance(v, CONTAINERS) and len(v) < LONG]
+        """Compare with the present values from now on, which are `seen`."""
+        self.seen = list(self._values())
+        self._containers = [v for v in self.seen if isinstance(v, CONTAINERS) and len(v) < LONG]
         self._copies = [_copy(v) for v in self._containers]
 
-    def values(self) -> Iterator[Any]:
+    def _values(self) -> Iterator[Any]:
         return chain(map(dict.get, *self._entries), map(getattr, *self._attributes))
 
 

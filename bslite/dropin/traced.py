@@ -20,7 +20,7 @@ from bslite.dropin.noted import (
     watch,
 )
 from bslite.dropin.shell import shell_of
-from bslite.dropin.structure import Before, Returned, Structure, attributes_of
+from bslite.dropin.structure import Before, Returned, Structure, attributes_of, equal
 from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
 from bslite.frontends.torch.tracing.faithful import apart, aside, copied
@@ -70,7 +70,7 @@ class Traced:
                 self._fault = f"{CHANGES} ({place_name(*min(wrong))})"
             if around.changed():
                 self._fault = self._fault or OUTSIDE
-            if not _equal(beside, attributes_of(hidden)):
+            if not equal(beside, attributes_of(hidden)):
                 self._fault = self._fault or CHANGES
             self.results = Returned(
                 made, held.changes(), lambda x: isinstance(x, VARIES), objects, self._notes
@@ -95,7 +95,7 @@ class Traced:
         """The tensors of the module, of what it leads to and of what its forwards read that the trace took
         for constants: torch has stand-ins only for parameters and buffers that it knows.
         """
-        read = map(tensors_within, self._around.values())
+        read = map(tensors_within, self._around.seen)
         tensors = chain(held(within(self.twin)), chain.from_iterable(read))
         return origins(tensors, program.constants.values())
 
@@ -151,13 +151,6 @@ class Traced:
         self._notes, self.results = traced, results
         if not alike or (before and graph != before) or LOOKS & self._around.names:
             raise ChangesState(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
-
-
-def _equal(some: list[Any], others: list[Any]) -> bool:
-    try:
-        return some == others
-    except Exception:  # what does not compare is another one
-        return False
 
 
 def answers(

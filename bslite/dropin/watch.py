@@ -24,7 +24,7 @@ import torch
 from bslite.dropin.inside import CALL, Stand
 from bslite.dropin.making import made_anew
 from bslite.dropin.noted import Noted, settle
-from bslite.dropin.structure import attributes_of
+from bslite.dropin.structure import attributes_of, equal
 from bslite.dropin.surroundings import PLAIN, Surroundings
 from bslite.engines.cpu.glance import Glance
 from bslite.engines.cpu.writes import Digest
@@ -134,7 +134,7 @@ class Watch:
         """Whether a glance, and what it does not see, say that nothing has changed."""
         return (
             glance.same()
-            and _equal(self._containers, self._copies)
+            and equal(self._containers, self._copies)
             and (self._noted is None or self._noted.places is self._places)
             and not self.surroundings.changed()
             and self._digest() == self._known
@@ -146,8 +146,8 @@ class Watch:
             return True  # traces may read what calls set
         if self._notes and not all(settle(*place) for place in self._notes):
             return True
-        same = _equal(self._attributes, self._seen)
-        if not same and (same := _equal(lasting(self._attributes), lasting(self._seen))):
+        same = equal(self._attributes, self._seen)
+        if not same and (same := equal(lasting(self._attributes), lasting(self._seen))):
             for own, seen in zip(self._attributes, self._seen, strict=True):
                 seen.update({k: own[k] for k in made_anew(own) if k in own})
         return not (
@@ -229,13 +229,6 @@ def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return kept
-
-
-def _equal(some: list[Any], others: list[Any]) -> bool:
-    try:
-        return others == some  # what was seen on the left
-    except Exception:  # an attribute that does not compare, such as a tensor, is another one
-        return False
 
 
 def _words(tensor: torch.Tensor) -> int:

@@ -23,7 +23,8 @@ def deep_copy(module: "torch.nn.Module", memo: dict[int, Any]) -> "torch.nn.Modu
     by_attributes = [
         x
         for x in reached
-        if _is_plain(type(x))
+        if id(x) not in memo
+        and _is_plain(type(x))
         and (_misleads(type(x)) if everywhere else _pickles_itself(type(x)))
         and (everywhere or issubclass(type(x), layer) or any(True for _ in held([x])))
     ]

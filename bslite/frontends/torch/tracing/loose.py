@@ -1,4 +1,6 @@
-"""Tensors of a module that are neither parameters nor buffers: in plain attributes, say, or global."""
+"""Tensors that a trace takes as they are, where torch has stand-ins for the parameters and buffers that it
+knows: in plain attributes, in other objects, global.
+"""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -48,9 +50,11 @@ def unchanged(module: "torch.nn.Module") -> Iterator[None]:
     plain = (torch.Tensor, torch.nn.Parameter)  # others may know no copies
     # In other objects than the modules that torch knows, even those are themselves.
     known = set(map(id, module.modules()))
+    others = held(x for x in within(module) if id(x) not in known)
     found = itertools.chain(
         (t for t in _reached(module) if id(t) not in registered),
-        held(x for x in within(module) if id(x) not in known),
+        # Parameters that an optimizer beside the module has, too, would all be copied.
+        (t for t in others if not (id(t) in registered and t.requires_grad)),
     )
     loose = {id(t): t for t in found if type(t) in plain}
     before = [
