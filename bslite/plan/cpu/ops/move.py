@@ -13,9 +13,8 @@ from bslite.plan.cpu.sharing import item_count, share_rows
 from bslite.plan.cpu.step import CpuBuilder, step
 
 AXES = Copy.AXES
-MOST_GAPS = (
-    8  # cells of a pixel to one that is copied: from here on, registers gain nothing over single cells
-)
+#: Cells of a pixel to one that is copied, from which on registers gain nothing over single cells.
+MOST_GAPS = 8
 FEW = 8  # turns of a loop: fewer are not worth its start
 
 
