@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from bslite.frontends.torch.tracing.reach import elements
+from bslite.frontends.torch.tracing.reach import closed, elements
 
 Module = torch.nn.Module
 CALL = "_compiled_call_impl"  # the attribute of a module that torch calls in place of its own call
@@ -236,7 +236,7 @@ def _sees_others(layer: Module) -> bool:
         elif isinstance(value, types.MethodType):
             inner += [value.__self__, value.__func__]
         elif isinstance(value, types.FunctionType):
-            inner += [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
+            inner += closed(value)
         elif depth < DEPTH and isinstance(getattr(value, "__dict__", None), dict):
             return not isinstance(value, (type, types.ModuleType, torch.Tensor))
         return any(reaches(x, depth - 1) for x in inner)
@@ -244,10 +244,3 @@ def _sees_others(layer: Module) -> bool:
     return any(
         reaches(value, DEPTH) for m in layer.modules() for k, value in vars(m).copy().items() if k != CALL
     )
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False

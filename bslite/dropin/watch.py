@@ -14,7 +14,7 @@ such a write call `bslite.dropin.refresh`.
 Most calls need not ask for each: a `Glance` says that no dict and no tensor has changed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from operator import attrgetter, getitem, is_
 from typing import Any
@@ -22,16 +22,15 @@ from typing import Any
 import torch
 
 from bslite.dropin.inside import CALL, Stand
+from bslite.dropin.kept import Kept
 from bslite.dropin.making import made_anew
 from bslite.dropin.noted import Noted, settle
 from bslite.dropin.structure import attributes_of, equal
 from bslite.dropin.surroundings import PLAIN, Surroundings
 from bslite.engines.cpu.glance import Glance
-from bslite.engines.cpu.writes import Digest
 from bslite.errors import UnsupportedError
 from bslite.frontends.torch.tracing.reach import hidden_modules
 
-_version = attrgetter("_version")
 _requires_grad = attrgetter("requires_grad")
 LEAST = 8  # calls that a glance is to serve, or none is made again
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
@@ -81,16 +80,11 @@ class Watch:
         #: Whether a graph traced with other tensors holds for these.
         self.forms = [None if t is None else (t.shape, t.dtype, t.device, t.layout) for t in self._held]
         found = chain(self._held, extra)
-        tensors = [t for t in found if t is not None and t.layout == torch.strided]  # no trace reads others
-        self.tensors: list[torch.Tensor] = list({id(t): t for t in tensors}.values())
+        self._kept = Kept(t for t in found if t is not None)
+        self.tensors = self._kept.tensors
         known = {id(t) for m in module.modules() for d in (m._parameters, m._buffers) for t in d.values()}
-        self._counted = [t for t in self.tensors if not t.is_inference()]
-        self._data_ptr: Callable[[Any], int] = torch.Tensor.data_ptr
-        self._pointers = list(map(self._data_ptr, self.tensors))
         self._constants = [t for t in self.tensors if id(t) not in known]  # of a trace, if it reads them
-        self._lie = list(map(self._data_ptr, self._constants))
-        self._digest = digest_of(self.tensors)
-        self.note()
+        self._lie = [t.data_ptr() for t in self._constants]
         self._containers: list[Any] = []
         self._copies: list[Any] = []
         self._glance: Glance | None = None
@@ -99,8 +93,7 @@ class Watch:
 
     def note(self) -> None:
         """Compare with the present values from now on."""
-        self._versions = list(map(_version, self._counted))
-        self._known = self._digest()
+        self._kept.note()
 
     def _look(self) -> bool:
         """Make the glance by which the next calls see that nothing has changed, unless the last one that was
@@ -137,7 +130,7 @@ class Watch:
             and equal(self._containers, self._copies)
             and (self._noted is None or self._noted.places is self._places)
             and not self.surroundings.changed()
-            and self._digest() == self._known
+            and not self._kept.overwritten()
         )
 
     def structure_changed(self) -> bool:
@@ -154,7 +147,7 @@ class Watch:
             same
             and any(self._hooks) == self._hooked
             and self._sizes == list(map(len, self._dicts))
-            and self._lie == list(map(self._data_ptr, self._constants))
+            and self._lie == [t.data_ptr() for t in self._constants]
             and all(map(is_, self._fixed, map(getitem, self._fixed_dicts, self._fixed_keys)))
             and not self.surroundings.changed()
         )
@@ -163,36 +156,16 @@ class Watch:
         """Whether a name stands for another tensor, or a tensor for other memory."""
         return not (
             all(map(is_, self._held, map(getitem, self._tensor_dicts, self._tensor_keys)))
-            and self._pointers == list(map(self._data_ptr, self.tensors))
+            and not self._kept.moved()
         )
 
     def values_changed(self) -> bool:
         """Whether the tensors have been written to."""
-        return self._versions != list(map(_version, self._counted)) or self._digest() != self._known
+        return self._kept.written()
 
     def requires_grad(self) -> bool:
         """Whether a parameter or another tensor does."""
         return any(map(_requires_grad, self.tensors))
-
-
-class Kept:
-    """Tensors of which something holds copies, as they were when it was made."""
-
-    def __init__(self, tensors: Iterable[torch.Tensor]) -> None:
-        self._tensors = [t for t in tensors if t.layout == torch.strided]
-        self._counted = [t for t in self._tensors if not t.is_inference()]
-        self._versions = list(map(_version, self._counted))
-        self._pointers = [t.data_ptr() for t in self._tensors]
-        self._digest = digest_of(self._tensors)
-        self._known = self._digest()
-
-    def same(self) -> bool:
-        """Whether they still are so."""
-        return (
-            self._versions == list(map(_version, self._counted))
-            and self._pointers == [t.data_ptr() for t in self._tensors]
-            and self._digest() == self._known
-        )
 
 
 def _within(attributes: list[dict[str, Any]], seen: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
@@ -209,13 +182,6 @@ def _fixed(value: Any) -> bool:
     return isinstance(value, PLAIN) or (type(value) is tuple and all(map(_fixed, value)))
 
 
-def digest_of(tensors: Iterable[torch.Tensor]) -> Digest:
-    """The digest of the CPU tensors among ``tensors``."""
-    dense = [t for t in tensors if t.device.type == "cpu" and t.layout == torch.strided and t.numel()]
-    dense = [t for t in dense if t.data_ptr()]  # no storage that was made empty
-    return Digest((t.data_ptr(), _words(t)) for t in dense)
-
-
 def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Attributes without what stands for a call while an outer forward runs, and what hooks make."""
     kept = []
@@ -229,12 +195,6 @@ def lasting(attributes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return kept
-
-
-def _words(tensor: torch.Tensor) -> int:
-    """Whole 8-byte words from a tensor's first element to its last."""
-    spread = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-    return spread * tensor.element_size() // 8
 
 
 def _columns(pairs: list[tuple[dict[str, Any], str]]) -> tuple[list[dict[str, Any]], list[str]]:

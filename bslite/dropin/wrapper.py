@@ -114,7 +114,7 @@ def _load() -> None:
     """
     import torch.export._trace  # noqa: F401
 
-    from bslite.dropin.watch import digest_of
+    from bslite.dropin.kept import digest_of
     from bslite.engines import cpu  # noqa: F401
 
     digest_of(())()

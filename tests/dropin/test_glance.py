@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 import bslite
+from bslite.dropin.kept import digest_of
 from bslite.dropin.runner import runner_of
-from bslite.dropin.watch import LEAST, Watch, digest_of
+from bslite.dropin.watch import LEAST, Watch
 from bslite.engines.cpu import glance
 from bslite.engines.cpu.glance import Glance
 

@@ -237,10 +237,11 @@ class Odd(InList):
         gone, nameless = Box(), type("Nameless", (), {"__module__": None})()
         self.proxies, self.nameless = [weakref.proxy(gone), weakref.proxy(OUTSIDE)], nameless
         self.vocabulary, self.parent = list(range(100_000)), [self]
-        self.gaps = torch.tensor([1.0, torch.nan]).expand(3, 2)
+        self.gaps = torch.tensor([1.0, torch.nan])
+        self.coincide = self.gaps.clone().expand(3, 2)  # nobody can write to it
 
     def forward(self, x: Tensor) -> Any:
-        return super().forward(x) * self.gaps[0, 0]
+        return super().forward(x) * self.gaps[0] * self.coincide[0, 0]
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

@@ -74,7 +74,10 @@ def capture(
     check_made(module, program.constants.values(), name)
     outside = traced.outside(program)
     if any(t.requires_grad for t in outside):
-        raise UnsupportedError(f"model {name!r}: it learns a tensor that a trace takes for a constant")
+        raise UnsupportedError(
+            f"model {name!r}: it learns a tensor that a trace takes for a constant, because torch does not "
+            "know the layer that reads it, or the tensor by that name (layers belong in a ModuleList)"
+        )
     if has_autocast(program):
         raise UnsupportedError(f"model {name!r}: its forward switches autocast on")
     with saved_tensors_hooks(_same, _same):

@@ -14,6 +14,7 @@ from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import Terms
 from bslite.dropin.inside import CALL
+from bslite.dropin.kept import Kept
 from bslite.dropin.making import making
 from bslite.dropin.noted import Noted, Place, settle, untouched
 from bslite.dropin.options import Options
@@ -27,7 +28,7 @@ from bslite.dropin.surroundings import Surroundings
 from bslite.dropin.training.part import Note, TrainedPart
 from bslite.dropin.training.stepping import Peer, constants
 from bslite.dropin.training.taped import capture, survey_of
-from bslite.dropin.watch import Kept, lasting
+from bslite.dropin.watch import lasting
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch.builders import operation
 from bslite.frontends.torch.checks import tensors as named_tensors
@@ -109,8 +110,8 @@ class Trained:
 
     def holds(self) -> bool:
         """Whether the tensors that parts hold copies of are as they were, and need no gradients."""
-        outside = self.blueprint.capture.outside
-        return self.fixed.same() and not any(t.requires_grad for t in outside)
+        learns = any(t.requires_grad for t in self.blueprint.capture.outside)
+        return not (learns or self.fixed.moved() or self.fixed.written())
 
 
 class Trainer:

@@ -18,16 +18,13 @@ def deep_copy(module: "torch.nn.Module", memo: dict[int, Any]) -> "torch.nn.Modu
     that a deep copy may not get through, are copied in that way, too.
     """
     reached, layer = list(within(module)), load_torch().nn.Module
-    everywhere = any(_pickles_itself(type(m)) for m in module.modules())
-    memo.update({id(x): x for x in reached if everywhere and issubclass(type(x), ModuleType)})
-    by_attributes = [
-        x
-        for x in reached
-        if id(x) not in memo
-        and _is_plain(type(x))
-        and (_misleads(type(x)) if everywhere else _pickles_itself(type(x)))
-        and (everywhere or issubclass(type(x), layer) or any(True for _ in held([x])))
-    ]
+    if any(_pickles_itself(type(m)) for m in module.modules()):
+        memo.update({id(x): x for x in reached if issubclass(type(x), ModuleType)})
+        found = [x for x in reached if _misleads(type(x))]
+    else:
+        found = [x for x in reached if _pickles_itself(type(x))]
+        found = [x for x in found if issubclass(type(x), layer) or any(True for _ in held([x]))]
+    by_attributes = [x for x in found if _is_plain(type(x)) and id(x) not in memo]
     memo.update({id(x): object.__new__(type(x)) for x in by_attributes})
     for x in by_attributes:
         vars(memo[id(x)]).update(copy.deepcopy(vars(x), memo))

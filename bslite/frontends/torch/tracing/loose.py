@@ -5,11 +5,11 @@ knows: in plain attributes, in other objects, global.
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.tracing.reach import held, tensors_within, within
+from bslite.frontends.torch.tracing.reach import closed, held, tensors_within, within
 
 if TYPE_CHECKING:
     import torch
@@ -24,9 +24,8 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
     spaces = [list(vars(owner).values()) for owner in (*module.modules(), *classes)]
     yield from itertools.chain.from_iterable(map(tensors_within, itertools.chain(*spaces)))
     for function in {value for space in spaces for value in space if isinstance(value, FunctionType)}:
-        closed = [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
         named = (function.__globals__.get(name) for name in function.__code__.co_names)
-        for value in (*closed, *named):
+        for value in (*closed(function), *named):
             yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
 
 

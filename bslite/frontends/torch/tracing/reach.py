@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
+from types import CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 DEPTH = 3  # containers in containers that are looked into
+HEAP = 1 << 9  # flag of a class that Python code made
 ATOMS = frozenset((bool, int, float, complex, str, bytes, type(None)))  # they hold nothing
 
 #: Kinds of containers, and how to go through one: kinds made of them may do something else, or refuse.
@@ -101,7 +102,7 @@ def _inside(value: Any) -> list[Any]:
     if issubclass(kind, (type, ModuleType)) or _is_ours(value if kind is FunctionType else kind):
         return []
     if kind is FunctionType:
-        return [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
+        return closed(value)
     if kind is MethodType:
         return [value.__self__, value.__func__]
     if kind is functools.partial:
@@ -119,15 +120,10 @@ def _inside(value: Any) -> list[Any]:
     return own
 
 
-HEAP = 1 << 9  # flag of a class that Python code made
+def closed(function: FunctionType) -> list[Any]:
+    """What a function's closure holds."""
+    return [cell.cell_contents for cell in function.__closure__ or () if cell != CellType()]
 
 
 def _is_ours(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).startswith("bslite.")
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
