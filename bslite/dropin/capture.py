@@ -26,7 +26,7 @@ from bslite.frontends.torch.graph import Graph, transforms, writes
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.sizes import Sizes, bind, plain_inputs, sizes_of
 from bslite.frontends.torch.tracing.asking import Asking
-from bslite.frontends.torch.tracing.faithful import check_faithful
+from bslite.frontends.torch.tracing.faithful import check_faithful, written_parameters
 from bslite.frontends.torch.tracing.following import Following, enquires
 from bslite.frontends.torch.tracing.numbers import unsettled
 from bslite.frontends.torch.tracing.reach import hidden_modules
@@ -191,6 +191,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
                     return made
                 raise failure(traced.twin, name, e) from e
     assert traced.results is not None
+    if written := written_parameters(program):
+        raise UnsupportedError(f"model {name!r}: its forward changes {written[0]!r} in place")
     if more := traced.unwatched(name, bool(terms.before)):
         return capture(module, arguments, name, terms.watching(more, program))
     traced.check_notes(str(program.graph), terms.before, name, tensors)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from bslite.errors import BsliteError, UnsupportedError
-from bslite.frontends.torch.graph import Graph, writes
+from bslite.frontends.torch.graph import Graph, targets
 from bslite.frontends.torch.memory import memory
 
 Node = torch.fx.Node
@@ -23,7 +23,8 @@ def changes(graph: Graph, name: str) -> bool:
     if they change a tensor of the module.
     """
     places = {memory(n): n for n in graph.nodes if n.op == "placeholder" and memory(n) is not None}
-    changed = {memory(x): places[memory(x)] for x in _written(graph) if memory(x) in places}
+    written = [memory(x) for n in graph.nodes for x in targets(n)]
+    changed = {place: places[place] for place in written if place in places}
     results = torch.utils._pytree.tree_leaves(graph.nodes[-1].args[0])
     held = {memory(n) for n in results if isinstance(n, Node)}
     for place, node in changed.items():
@@ -90,13 +91,3 @@ def _overlap(given: Sequence[Tensor], places: Sequence[int]) -> bool:
         for j, other in enumerate(spans)
         if i != j
     )
-
-
-def _written(graph: Graph) -> list[Any]:
-    """What operations in place write to."""
-    found: list[Any] = []
-    for node in filter(writes, graph.nodes):
-        for argument, given in zip(node.target._schema.arguments, node.args, strict=False):  # type: ignore[union-attr]
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                found += given if isinstance(given, (list, tuple)) else (given,)
-    return found

@@ -23,7 +23,7 @@ from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Before, Returned, Structure, attributes_of, equal
 from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
-from bslite.frontends.torch.tracing.faithful import apart, aside, copied
+from bslite.frontends.torch.tracing.faithful import aside, called_apart
 from bslite.frontends.torch.tracing.loose import origins
 from bslite.frontends.torch.tracing.reach import held, hidden_modules, tensors_within, within
 
@@ -47,6 +47,7 @@ class Traced:
         kind = type(shell)
         bound = vars(shell).pop("forward", None)
         self.results: Returned | None = None
+        self.assigned: list[str] = []  # buffers in whose places the latest run put others
         self._noted, self._fault = noted, ""  # what a run did that no graph does
         self._notes: dict[Place, Any] = {}
         self._around = Surroundings(shell)
@@ -58,6 +59,7 @@ class Traced:
             accesses.clear()
             around.note()
             notes, held, beside = Notes(this), Before(objects), attributes_of(hidden)
+            buffers = [(path, m._buffers, m._buffers.copy()) for path, m in this.named_modules()]
             with asking.listening() if asking else nullcontext(), casting.region(cast):
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
@@ -68,6 +70,12 @@ class Traced:
             # What has changed in another way than by being assigned to is the state of something.
             if wrong := read | {p for p in self._notes if p in noted and p not in written}:
                 self._fault = f"{CHANGES} ({place_name(*min(wrong))})"
+            self.assigned = [
+                place_name(path, name)
+                for path, own, before in buffers
+                for name, value in before.items()
+                if own.get(name) is not value
+            ]
             if around.changed():
                 self._fault = self._fault or OUTSIDE
             if not equal(beside, attributes_of(hidden)):
@@ -124,7 +132,7 @@ class Traced:
         try:
             with aside(gradients=False) as fast:
                 torch.backends.mha.set_fastpath_enabled(fast)
-                apart(self.twin)(*copied(tensors))
+                called_apart(self.twin, tensors)
             return self.dtypes
         except Exception:  # whatever it is, the caller's own call says it
             return []
@@ -142,7 +150,7 @@ class Traced:
         traced, results = self._notes, self.results
         try:
             with aside(gradients):
-                apart(self.twin)(*copied(tensors))
+                called_apart(self.twin, tensors)
             alike = self._notes.keys() == traced.keys() and all(
                 agree(traced[k], self._notes[k]) for k in traced
             )

@@ -54,13 +54,6 @@ def counted(m: Any, x: Tensor) -> Tensor:
     return m.b(m.a(x)) * m.count
 
 
-def averaged(m: Any, x: Tensor) -> Tensor:
-    h = m.a(x)
-    with torch.no_grad():
-        m.mean.mul_(0.9).add_(h.mean(0), alpha=0.1)
-    return m.b(h - m.mean)
-
-
 LEFT = {
     "its forward checkpoints": lambda m, x: m.b(checkpoint(m.a, x, use_reentrant=False)),
     "torch.autograd.Function CheckpointFunction": lambda m, x: m.b(checkpoint(m.a, x, use_reentrant=True)),
@@ -70,7 +63,6 @@ LEFT = {
     "in place shows elsewhere": sliced,
     "Python's or NumPy's generators": lucky,
     "changes attributes of the module": counted,
-    "a tensor is changed in place": averaged,
     "a transform of torch.func": lambda m, x: m.b(torch.vmap(lambda row: row * row.sum())(m.a(x))),
     "torch.export cannot trace it": lambda m, x: m.b(m.a(x)) if x.detach().sum().item() > 0 else m.a(x),
 }
@@ -81,7 +73,6 @@ def test_what_a_trace_does_not_show_is_left_to_torch(reason: str, capfd: pytest.
     torch.manual_seed(0)
     net: Any = Made(LEFT[reason], a=nn.Linear(8, 8), b=nn.Linear(8, 8))
     net.count, net.generators = 0, random.Random(0)
-    net.register_buffer("mean", torch.zeros(8))
 
     def run(module: nn.Module, inputs: Any) -> Any:
         random.seed(5)

@@ -22,7 +22,7 @@ from bslite.frontends.torch.checks import check_tensors
 from bslite.frontends.torch.graph import Graph, draws, is_getitem, transforms
 from bslite.frontends.torch.parts import Survey
 from bslite.frontends.torch.tracing.asking import Asking
-from bslite.frontends.torch.tracing.faithful import check_faithful
+from bslite.frontends.torch.tracing.faithful import check_faithful, written_parameters
 from bslite.frontends.torch.tracing.following import enquires
 from bslite.frontends.torch.tracing.noticing import noticing
 from bslite.frontends.torch.training import CUMULATIVE, rewrite
@@ -65,10 +65,21 @@ def capture(
                 if told:
                     return capture(module, arguments, name, replace(terms, answers=told))
         raise failure(traced.twin, name, e) from e
+    written = written_parameters(program)
+    if learnt := [key for key in written if shell.get_parameter(key).requires_grad]:
+        raise UnsupportedError(f"model {name!r}: its forward changes {learnt[0]!r} in place")
     if more := traced.unwatched(name, bool(terms.before)):
         return capture(module, arguments, name, terms.watching(more, program))
+    assert traced.results is not None
+    if written and traced.results.noted:
+        raise UnsupportedError(f"model {name!r}: its forward notes attributes, and changes {written[0]!r}")
     with saved_tensors_hooks(_same, _same):
         traced.check_notes(str(program.graph), terms.before, name, tensors, gradients=True)
+    if traced.assigned:
+        raise UnsupportedError(
+            f"model {name!r}: its forward puts another tensor in the place of buffer {traced.assigned[0]!r} "
+            "(bslite trains one that writes to its buffers, as with copy_)"
+        )
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)
@@ -90,8 +101,10 @@ def capture(
     if any(map(transforms, graph.live)):
         raise UnsupportedError(f"model {name!r}: a part of its forward is a transform of torch.func")
     effects |= {n for n in graph.nodes if draws(n) and n not in graph.live}  # for those that draw after it
-    graph.live |= effects | {n for e in effects for n in e.all_input_nodes}
-    assert traced.results is not None
+    graph.live |= effects
+    for node in reversed(graph.nodes):
+        if node in graph.live:
+            graph.live.update(node.all_input_nodes)
     told = tuple(terms.answers or ())
     made = Capture(
         graph, traced.twin, traced.results, "training", functional=True, answers=told, outside=outside

@@ -24,6 +24,7 @@ from bslite.frontends.torch.packed.uses import misuse, settle
 from bslite.frontends.torch.selected import choose
 from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_inputs
 from bslite.frontends.torch.strided import in_order
+from bslite.frontends.torch.tracing.data import data_followed
 from bslite.frontends.torch.tracing.eager import transformers
 from bslite.frontends.torch.tracing.following import Following, enquires, followed
 from bslite.frontends.torch.tracing.loose import unchanged
@@ -230,6 +231,7 @@ def trace(
         torch.autocast("cpu", enabled=False),
         autocast_unseen(),
         packing(module),
+        data_followed(),
         of_any_size(),
         transformers(module, fast),
         unchanged(module),

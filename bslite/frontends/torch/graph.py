@@ -144,10 +144,9 @@ class Graph:
                 if last is not None and order[source] < order[last]:
                     return True
             if writes(node) and node.all_input_nodes:
-                place = memory(node.args[0]) if node.args else None
-                schema = node.target._schema  # type: ignore[union-attr]
-                written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-                if place is None or any(written[1:]) or any(n in self.stored for n in names.get(place, ())):
+                written = targets(node)
+                place = memory(written[0]) if written == list(node.args[:1]) else None
+                if place is None or any(n in self.stored for n in names.get(place, ())):
                     return True
                 changed[place] = node
             place = memory(node)
@@ -206,7 +205,7 @@ def unseen_view(nodes: "Iterable[Node]") -> "Node | None":
     of it: an einsum that only permutes, a meshgrid.
     """
     nodes = list(nodes)
-    written = {memory(n.args[0]) for n in nodes if writes(n) and n.args} - {None}
+    written = {memory(x) for n in nodes for x in targets(n)} - {None}
     for node in nodes:
         made: Any = node.args[0] if is_getitem(node) else node
         schema = getattr(made.target, "_schema", None)
@@ -263,3 +262,14 @@ def writes(node: "Node") -> bool:
     """Whether ``node`` works in place: it changes the numbers of an operand."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and schema.is_mutable and operation(node) != "detach"
+
+
+def targets(node: "Node") -> "list[Node]":
+    """The operands whose numbers ``node`` changes; none if it does not work in place."""
+    if node.op != "call_function" or not writes(node):
+        return []
+    arguments = node.target._schema.arguments  # type: ignore[union-attr]
+    given = dict(zip([a.name for a in arguments], node.args, strict=False)) | node.kwargs
+    values = [given.get(a.name) for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    found: list[Any] = [x for v in values for x in (v if isinstance(v, (list, tuple)) else (v,))]
+    return [x for x in found if hasattr(x, "meta")]

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.graph import has_tensors, writes
+from bslite.frontends.torch.graph import has_tensors, targets
 from bslite.frontends.torch.memory import memory
 
 if TYPE_CHECKING:
     from torch.fx import Node
 
 
-def write_out(program: Any, name: str) -> None:
+def write_out(program: Any, name: str) -> "set[Node]":
     """Put the operations of ``torch.no_grad`` and ``enable_grad`` regions among the others, their results
-    detached where gradients are off and they are read elsewhere.
+    detached where gradients are off and they are read elsewhere. Returns the operations where they are off.
 
     Raises UnsupportedError if something from elsewhere is changed in place where gradients are off, unseen by
     autograd.
@@ -29,9 +29,8 @@ def write_out(program: Any, name: str) -> None:
     for node in list(graph.nodes):
         if node not in without or not has_tensors(node):
             continue
-        if writes(node) and node.args[0] not in stored:
-            place = memory(node.args[0])
-            if place is None or first[place] not in without:
+        for place in map(memory, targets(node)):
+            if place is None or not (first[place] in stored or first[place] in without):
                 raise UnsupportedError(
                     f"model {name!r}: a tensor is changed in place where gradients are off"
                 )
@@ -43,6 +42,7 @@ def write_out(program: Any, name: str) -> None:
             for user in outside:
                 user.replace_input_with(node, cut)
     graph.lint()
+    return without
 
 
 def write_regions(program: Any, without: "set[Node]") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import draws, writes
+from bslite.frontends.torch.graph import draws, targets, writes
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.put import put
 from bslite.frontends.torch.values import dims
@@ -28,7 +28,7 @@ def choose(graph: Any, gradients: bool) -> None:
     if not puts:
         return
     order = {node: i for i, node in enumerate(nodes)}
-    written = [(i, place) for node, i in order.items() if _is_call(node) for place in _written(node)]
+    written = [(i, place) for node, i in order.items() for place in map(memory, targets(node))]
     selections: dict[Any, None] = {}
     for node in puts:
         choice = _Choice(node, order, gradients)
@@ -159,18 +159,6 @@ class _Choice:
             self._use(a, a)
             self._use(b, b)
             self._same(a.args, b.args, a, b)
-
-
-def _written(node: Any) -> list[int | None]:
-    """The memory that a node writes to."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not writes(node):
-        return []
-    given = dict(zip([a.name for a in schema.arguments], node.args, strict=False)) | node.kwargs
-    values = [
-        given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write
-    ]
-    return [memory(x) for v in values for x in (v if isinstance(v, (list, tuple)) else (v,))]
 
 
 def _drop(graph: Any, selection: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import writes
+from bslite.frontends.torch.graph import targets
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.ops.strides import takes_own
 from bslite.frontends.torch.put import put
@@ -26,7 +26,7 @@ def in_order(graph: Any) -> None:
     another order at another call.
     """
     nodes: list[Node] = list(graph.nodes)
-    written = {memory(n.args[0]): i for i, n in enumerate(nodes) if writes(n) and n.args}
+    written = {memory(x): i for i, n in enumerate(nodes) for x in targets(n)}
     given = {memory(n) for n in nodes if n.op == "placeholder"}
     for i, node in enumerate(nodes):
         if operation(node) != "as_strided" or memory(node) in given or written.get(memory(node), -1) > i:

@@ -1,8 +1,9 @@
 """Operations of training mode, rewritten so that what bslite computes stands apart from what torch must do.
 
 A batch norm gives its result and the batch's statistics; noting these in the running ones is an operation of
-torch's. A dropout is a product with noise (`bslite.frontends.torch.noise`). The row of a table that pads,
-which gets no gradient, is put into an embedding's result as a constant.
+torch's, as is keeping what else a forward writes to a buffer (`bslite.frontends.torch.states`). A dropout is
+a product with noise (`bslite.frontends.torch.noise`). The row of a table that pads, which gets no gradient,
+is put into an embedding's result as a constant.
 """
 
 import math
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.graph import Graph, writes
+from bslite.frontends.torch.graph import Graph, targets
 from bslite.frontends.torch.modes import write_out
 from bslite.frontends.torch.noise import draw
 from bslite.frontends.torch.put import put
-from bslite.frontends.torch.written import write_values
+from bslite.frontends.torch.states import keep_states, only_counts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,6 +56,7 @@ def operations() -> Any:
             (),
         ),
         ("advance_(Tensor(a!) number, Scalar by) -> ()", _advance, ()),
+        ("keep_(Tensor(a!) state, Tensor value) -> ()", _keep, ()),
         ("noise(int[] size, int[] stride, float p) -> Tensor", _noise, seeded),
     )
     for schema, run, tags in given:
@@ -108,6 +110,11 @@ def _advance(number: "Tensor", by: float) -> None:
         number.add_(by)
 
 
+def _keep(state: "Tensor", value: "Tensor") -> None:
+    with load_torch().no_grad():
+        state.copy_(value)
+
+
 def _noise(size: list[int], stride: list[int], p: float) -> "Tensor":
     """What torch's dropout multiplies by, drawn as it draws: zero with probability ``p``."""
     torch = load_torch()
@@ -123,25 +130,24 @@ def rewrite(program: Any, name: str) -> "set[Node]":
     more than its twin that is not.
     """
     ops, aten, graph = operations(), load_torch().ops.aten, program.graph
-    write_out(program, name)
-    write_values(graph, name)
-    targets = {s.arg.name: s.target for s in program.graph_signature.input_specs}
-    stored = {targets[n.name]: n for n in graph.nodes if n.op == "placeholder"}
-    effects: set[Node] = set()
+    without = write_out(program, name)
+    effects = keep_states(program, name, without, ops.keep_.default)
+    paths = {s.arg.name: s.target for s in program.graph_signature.input_specs}
+    stored = {paths[n.name]: n for n in graph.nodes if n.op == "placeholder"}
     for node in list(graph.nodes):
-        changed = node.args[0] if node.op == "call_function" and writes(node) else None
-        if node.target is aten.add_.Tensor and changed in stored.values() and _only_counts(node):
+        changed = [] if node in effects else [x for x in targets(node) if x in stored.values()]
+        if changed and only_counts(node):
             with graph.inserting_before(node):
                 effects.add(graph.call_function(ops.advance_.default, tuple(node.args)))
-            node.replace_all_uses_with(changed)
+            node.replace_all_uses_with(changed[0])
             graph.erase_node(node)
-        elif changed is not None and changed in stored.values():
-            raise UnsupportedError(f"model {name!r}: its forward changes {changed.name!r} in place")
+        elif changed:
+            raise UnsupportedError(f"model {name!r}: its forward changes {changed[0].name!r} in place")
     if Graph(program).mutation_shows(effects):
         raise UnsupportedError(f"model {name!r}: an operation in place shows elsewhere")
     for node in list(graph.nodes):
         if node.target is aten.batch_norm.default and node.args[5]:
-            layer = targets.get(getattr(node.args[3], "name", ""), "").removesuffix("running_mean")
+            layer = paths.get(getattr(node.args[3], "name", ""), "").removesuffix("running_mean")
             effects |= _rewrite_batch_norm(graph, node, ops, stored.get(f"{layer}num_batches_tracked"))
         elif node.target is aten.embedding.default and len(node.args) == 3 and node.args[2] >= 0:
             _rewrite_embedding(graph, node)
@@ -149,13 +155,6 @@ def rewrite(program: Any, name: str) -> "set[Node]":
             draw(graph, node, ops.noise.default)
     graph.lint()
     return effects
-
-
-def _only_counts(node: Any) -> bool:
-    """Whether ``node`` adds 1, and nothing but another such step of a counter reads what it makes."""
-    return bool(node.args[1] == 1) and all(
-        user.target is node.target and user.args[0] is node for user in node.users
-    )
 
 
 def _rewrite_batch_norm(graph: Any, node: "Node", ops: Any, number: "Node | None") -> "set[Node]":

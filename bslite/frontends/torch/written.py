@@ -7,6 +7,7 @@ operations in place.
 
 import math
 import operator
+from collections.abc import Collection
 from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import draws, is_getitem, is_same, transforms, writes
+from bslite.frontends.torch.graph import draws, is_getitem, is_same, targets, transforms, writes
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.put import put
 from bslite.frontends.torch.values import dims
@@ -26,9 +27,12 @@ RESHAPED = ("view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten"
 SAME = ("alias", "contiguous", "to", "type_as", "lift_fresh")
 
 
-def write_values(graph: Any, name: str) -> None:
+def write_values(graph: Any, name: str, states: "Collection[Node]" = ()) -> "dict[Node, Node]":
     """Replace the operations in place by their twins that make a value, but for those on what the graph is
     given and those that fill new memory with drawn numbers.
+
+    ``states``: what the graph is given and writes to all the same, without gradients. Returns the values that
+    they have at the end, of those that are written to.
 
     Raises UnsupportedError for one that has no twin, and for a view that cannot be put back.
     """
@@ -36,8 +40,10 @@ def write_values(graph: Any, name: str) -> None:
     for node in graph.nodes:  # what is viewed may be a value with other strides by then
         if node.target in (aten.view.default, aten._unsafe_view.default):
             node.target = aten.reshape.default
-    _Values(graph, name).write()
+    values = _Values(graph, name, states)
+    values.write()
     graph.lint()
+    return values.written
 
 
 def functionalized(program: Any) -> Any:
@@ -46,7 +52,7 @@ def functionalized(program: Any) -> Any:
     """
     nodes = program.graph.nodes
     given = {memory(n) for n in nodes if n.op == "placeholder"}
-    written = [memory(n.args[0] if n.args else n) for n in nodes if writes(n)]
+    written = {memory(x) for n in nodes for x in targets(n)}
     if not written or not given.isdisjoint(written):
         return None
     if any(transforms(n) or n.op == "get_attr" for n in nodes):
@@ -99,8 +105,8 @@ class _Values:
     the tensor that a new node is a value of.
     """
 
-    def __init__(self, graph: Any, name: str) -> None:
-        self.graph, self.name = graph, name
+    def __init__(self, graph: Any, name: str, states: "Collection[Node]") -> None:
+        self.graph, self.name, self.states = graph, name, states
         self.base: dict[Node, Node] = {}
         self.now: dict[Node, tuple[Node, int]] = {}
         self.writes: dict[Node, int] = {}  # to the memory of a tensor that is no view
@@ -121,6 +127,11 @@ class _Values:
             elif viewed is not None:
                 self.base[node] = viewed
                 self.now[node] = node, self.writes.get(self._root(viewed), 0)
+
+    @property
+    def written(self) -> "dict[Node, Node]":
+        """The states that were written to, and their values now."""
+        return {n: self.now[n][0] for n in self.states if self.writes.get(n)}
 
     def _name(self, node: "Node") -> "Node":
         return self.names.get(node, node)
@@ -158,15 +169,17 @@ class _Values:
         return value
 
     def _write(self, node: "Node") -> None:
-        target: Any = node.args[0] if node.args else None
-        place = self._name(target) if hasattr(target, "meta") else target
+        written = targets(node)
+        if len(written) != 1:
+            raise self._cannot(node)
+        (target,) = written
+        place = self._name(target)
         root = self._root(place)
-        if getattr(place, "op", "") == "placeholder" or (draws(node) and self._is_new(node)):
+        given = root.op == "placeholder" and root not in self.states
+        if (given and place is root) or (draws(node) and self._is_new(node, place)):
             self.now[place], self.names[node] = (node, self.writes.get(root, 0)), place
             return  # the module's own, or given: `rewrite` says what may be done to them
-        schema: Any = node.target._schema  # type: ignore[union-attr]
-        written = [a.alias_info is not None and a.alias_info.is_write for a in schema.arguments]
-        if not hasattr(target, "meta") or root.op == "placeholder" or not written[0] or any(written[1:]):
+        if given:
             raise self._cannot(node)
         turned = load_torch().Tag.inplace_view in node.target.tags  # type: ignore[union-attr]
         if turned and (place in self.base or place in self.base.values()):
@@ -176,7 +189,10 @@ class _Values:
             self.graph.erase_node(node)
             return
         with self.graph.inserting_before(node):
-            made = {place: (value := self._twin(node))}
+            value = self._twin(node, target)
+            if root in self.states:  # no gradient passes, though autograd sees none of it
+                value = put(self.graph, node, load_torch().ops.aten.detach.default, value)
+            made = {place: value}
             while place in self.base:
                 before = self._present(self.base[place])
                 value = self._put_back(place, before, value)
@@ -188,15 +204,13 @@ class _Values:
         node.replace_all_uses_with(next(iter(made.values())))
         self.graph.erase_node(node)
 
-    def _is_new(self, node: "Node") -> bool:
+    def _is_new(self, node: "Node", first: "Node") -> bool:
         """Whether the first thing that happens to a tensor is that it is filled."""
-        first: Any = node.args[0]
         return first not in self.base and next(iter(first.users)) is node and operation(node) != "dropout"
 
-    def _twin(self, node: "Node") -> "Node":
-        """A new node that makes what ``node`` writes, in the shape and of the dtype of what it writes to."""
-        aten, op, given = load_torch().ops.aten, operation(node), list[Any](node.args)
-        x, args = given[0], given[1:]
+    def _twin(self, node: "Node", x: "Node") -> "Node":
+        """A new node that makes what ``node`` writes to ``x``, in its shape and of its dtype."""
+        aten, op, args = load_torch().ops.aten, operation(node), list[Any](node.args[1:])
         want = x.meta["val"]
 
         def made(target: Any, *given: Any, **named: Any) -> "Node":
@@ -211,22 +225,21 @@ class _Values:
             if have.dtype != want.dtype:
                 value = made(aten.to.dtype, value, want.dtype)
             return made(aten.clone.default, value)
+        named = {key: given for key, given in node.kwargs.items() if given is not x}  # which is the last
+        takes = _takes(node.target)[: len(_takes(node.target)) - (len(node.kwargs) - len(named))]
         overload = node.target._overloadname  # type: ignore[union-attr]
-        for other in (
-            overload,
-            "default",
-            "Tensor",
-            f"Tensor_{overload}",
-        ):  # pow's and others have other names
+        for other in (  # pow's and others have other names
+            overload, "default", "Tensor", f"Tensor_{overload}", overload.removesuffix("_out"),
+        ):  # fmt: skip
             twin = getattr(getattr(aten, op, None), other, None)
-            if twin is not None and _takes(twin) == _takes(node.target):
+            if twin is not None and _takes(twin) == takes and not twin._schema.is_mutable:
                 break
         else:
             raise self._cannot(node)
-        if twin._schema.is_mutable:
-            raise self._cannot(node)
-        value = made(twin, *node.args, **node.kwargs)
+        value = made(twin, *node.args, **named)
         have = value.meta["val"]
+        if dims(have) != dims(want):  # an out= that torch gives another shape
+            raise self._cannot(node)
         return value if have.dtype == want.dtype else made(aten.to.dtype, value, want.dtype)
 
     def _put_back(self, view: "Node", whole: "Node", value: "Node") -> "Node":
@@ -253,7 +266,7 @@ class _Values:
             return made(aten.permute.default, value, [axes.index(i) for i in range(len(axes))])
         if op in RESHAPED and math.prod(dims(value.meta["val"])) == math.prod(dims(whole.meta["val"])):
             return made(aten.reshape.default, value, self._sizes(whole))
-        if op in SAME or is_same(view):
+        if op in SAME or is_same(view) or (op == "detach" and self._root(view) in self.states):
             return value
         raise self._cannot(view)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.tracing.faithful import apart, aside, copied
+from bslite.frontends.torch.tracing.faithful import aside, called_apart
 
 if TYPE_CHECKING:
     import torch
@@ -83,7 +83,7 @@ def answers_of(
     """What a module's forward, which ``asking`` listens to, is answered in eager mode; none if it fails."""
     try:
         with aside(gradients):
-            apart(module)(*copied(args))
+            called_apart(module, args)
     except Exception:  # whatever it is, the caller's own call says it
         return []
     return list(asking.answers)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 from bslite.errors import UnsupportedError
 from bslite.frontends.common.lazy import load_torch
 from bslite.frontends.torch.builders import operation
-from bslite.frontends.torch.graph import Graph, writes
+from bslite.frontends.torch.graph import Graph, targets
 from bslite.frontends.torch.memory import memory
 from bslite.frontends.torch.tracing.copies import deep_copy
 from bslite.frontends.torch.tracing.eager import transformers
 from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.noticing import generators
+from bslite.frontends.torch.tracing.parameters import parameters_kept
 from bslite.frontends.torch.values import is_narrow
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ def _departure(
 ) -> str:  # fmt: skip
     """How far, in words, what torch computes by the trace is from what the module computes in eager mode,
     with the same random numbers; "" if it is the same, or cannot be compared: changed buffers (counters may
-    change), packed sequences.
+    change) or parameters, packed sequences.
     """
     graph = Graph(program)
-    if any(
+    if written_parameters(program) or any(
         str(n.target).startswith("bslite.") or operation(n) in EMPTY or _changes_numbers(n, graph.stored)
         for n in graph.nodes
     ):
@@ -58,18 +59,18 @@ def _departure(
     torch, far, refused, eager = load_torch(), 0.0, None, None
     try:
         with aside(gradients) as fast, unchanged(module):
-            whole, own = program.module(check_guards=False), apart(module)
+            whole = program.module(check_guards=False)
             for m in whole.modules():  # what is written to buffers is not to reach the module's
                 m._buffers.update({name: x.clone() for name, x in m._buffers.items() if x is not None})
             torch.default_generator.manual_seed(0)  # of no other device, which nothing sets back
-            with transformers(own, fast):
+            with transformers(module, fast):
                 try:
-                    eager = _numbers(own(*copied(args), **copied(kwargs)))
+                    eager = _numbers(called_apart(module, args, kwargs))
                 except Exception as e:
                     refused = e
                     raise
             torch.default_generator.manual_seed(0)
-            traced = _numbers(whole(*copied(args), **copied(kwargs)))
+            traced = _numbers(whole(*_copied(args), **_copied(kwargs)))
             if [x.shape for x in traced] != [x.shape for x in eager]:
                 return "other sizes"
             if [x.dtype for x in traced] != [x.dtype for x in eager]:
@@ -105,19 +106,46 @@ def aside(gradients: bool) -> Iterator[bool]:
         torch.backends.mha.set_fastpath_enabled(fast)
 
 
+def written_parameters(program: "torch.export.ExportedProgram") -> list[str]:
+    """The parameters that a forward writes to: it is not to run where these are the module's own."""
+    own = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.kind.name == "PARAMETER"}
+    graphs = [m.graph for m in program.graph_module.modules() if hasattr(m, "graph")]  # regions, too
+    written = {memory(x) for graph in graphs for node in graph.nodes for x in targets(node)}
+    given = (n for n in program.graph.nodes if n.op == "placeholder" and n.name in own)
+    return [str(own[n.name]) for n in given if memory(n) in written]
+
+
 def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
     """Whether a node writes to a tensor of the module that is no counter."""
-    if not writes(node) or memory(node.args[0]) not in {memory(n) for n in stored}:
-        return False
-    return bool(node.args[0].meta["val"].is_floating_point())
+    own = {memory(n) for n in stored}
+    return any(x.meta["val"].is_floating_point() for x in targets(node) if memory(x) in own)
 
 
-def apart(module: "torch.nn.Module") -> "torch.nn.Module":
-    """A copy whose forward may write to its attributes and buffers; parameters are shared."""
-    return deep_copy(module, {id(p): p for p in module.parameters()})
+def called_apart(
+    module: "torch.nn.Module", args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> Any:
+    """What a copy of ``module`` gives for copies of the arguments: its forward may write to all of them, and
+    to attributes and buffers. Parameters share their memory.
+
+    Raises UnsupportedError if the forward writes to a parameter, before it is changed.
+    """
+    own = {id(p): _alias(p) for p in module.parameters()}
+    copy = deep_copy(module, dict(own))
+    with parameters_kept(own.values()):
+        return copy(*_copied(args), **_copied(kwargs or {}))
 
 
-def copied(arguments: Any) -> Any:
+def _alias(parameter: "torch.nn.Parameter") -> "torch.nn.Parameter":
+    """Another parameter in the same memory: what becomes of its ``data`` is its own."""
+    kind = load_torch().nn.Parameter
+    if type(parameter) is not kind:
+        return parameter
+    made: torch.nn.Parameter = kind(parameter.detach(), parameter.requires_grad)
+    vars(made).update(vars(parameter))
+    return made
+
+
+def _copied(arguments: Any) -> Any:
     """Arguments that a forward may write to; where gradients are on, they ask for theirs as before."""
     torch = load_torch()
 
