@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from bslite.dropin import casting, growing
+from bslite.dropin.carried import Carried
 from bslite.dropin.changed import apart, changes, places
 from bslite.dropin.making import check_made, is_making
 from bslite.dropin.noted import Place
@@ -62,6 +63,7 @@ class Capture:
     changed: tuple[int, ...] = ()  # places of tensors it writes to; the first results are their values
     autocast: torch.dtype | None = None  # around the call; its casts are in the graph
     outside: Sequence[torch.Tensor] = ()  # the tensors that it takes for constants
+    carried: Carried | None = None  # those that it would have taken for such
 
     def refusal(self, tensors: Sequence[torch.Tensor]) -> str:
         """Why the graph does not hold for ``tensors`` of this kind; empty if it does."""

@@ -1,6 +1,6 @@
 """A module as torch.export is to see it: its forward takes and gives lists of tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from itertools import chain
 from typing import Any
@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from bslite.dropin import casting
+from bslite.dropin.carried import Carried
 from bslite.dropin.noted import (
+    APART,
     CHANGES,
     VARIES,
     Accesses,
@@ -25,7 +27,7 @@ from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
 from bslite.frontends.torch.tracing.faithful import aside, called_apart
 from bslite.frontends.torch.tracing.loose import origins
-from bslite.frontends.torch.tracing.reach import held, hidden_modules, tensors_within, within
+from bslite.frontends.torch.tracing.reach import held, hidden_modules, modules_in, tensors_within, within
 
 LOOKS = {"__dict__", "vars"}  # names in code that may read attributes where no slot sees it
 OUTSIDE = "its forward changes what it reads besides its arguments and attributes"
@@ -38,11 +40,12 @@ class Traced:
 
     def __init__(
         self, shell: torch.nn.Module, arguments: Structure, noted: frozenset[Place] = frozenset(),
-        asking: Asking | None = None, dtypes: Sequence[torch.dtype] = (),
+        asking: Asking | None = None, dtypes: Sequence[torch.dtype] = (), carried: Carried | None = None,
     ) -> None:  # fmt: skip
         """``shell`` becomes the twin. ``noted``: attributes that are watched while the forward runs.
         ``asking``: listens to the forward; what was asked about follows the results. ``dtypes``: those that
-        results are cast to; none if they are left as they are.
+        results are cast to; none if they are left as they are. ``carried``: tensors that it reads elsewhere
+        than torch knows.
         """
         kind = type(shell)
         bound = vars(shell).pop("forward", None)
@@ -58,9 +61,10 @@ class Traced:
             (args, kwargs), objects = arguments.rebuilt(tensors)
             accesses.clear()
             around.note()
-            notes, held, beside = Notes(this), Before(objects), attributes_of(hidden)
+            notes, held, beside = Notes(this), Before(objects), _attributes(hidden)
             buffers = [(path, m._buffers, m._buffers.copy()) for path, m in this.named_modules()]
-            with asking.listening() if asking else nullcontext(), casting.region(cast):
+            reading = carried.read(this) if carried else nullcontext()
+            with asking.listening() if asking else nullcontext(), casting.region(cast), reading:
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
             read, written = frozenset(accesses.read), frozenset(accesses.written)
             try:
@@ -78,7 +82,7 @@ class Traced:
             ]
             if around.changed():
                 self._fault = self._fault or OUTSIDE
-            if not equal(beside, attributes_of(hidden)):
+            if not equal(beside, _attributes(hidden)):
                 self._fault = self._fault or CHANGES
             self.results = Returned(
                 made, held.changes(), lambda x: isinstance(x, VARIES), objects, self._notes
@@ -103,8 +107,9 @@ class Traced:
         """The tensors of the module, of what it leads to and of what its forwards read that the trace took
         for constants: torch has stand-ins only for parameters and buffers that it knows.
         """
-        read = map(tensors_within, self._around.seen)
-        tensors = chain(held(within(self.twin)), chain.from_iterable(read))
+        read = self._around.seen
+        own = held(within(self.twin, *modules_in(read)))
+        tensors = chain(own, chain.from_iterable(map(tensors_within, read)))
         return origins(tensors, program.constants.values())
 
     def unwatched(self, name: str, again: bool) -> frozenset[Place]:
@@ -159,6 +164,11 @@ class Traced:
         self._notes, self.results = traced, results
         if not alike or (before and graph != before) or LOOKS & self._around.names:
             raise ChangesState(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
+
+
+def _attributes(hidden: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:
+    """The attributes of hidden modules, but those that torch's own layers write anew."""
+    return [{k: v for k, v in own.items() if k not in APART} for own in attributes_of(hidden)]
 
 
 def answers(

@@ -1,6 +1,6 @@
 """A module's forward traced in training mode, and which of its operations bslite can run on torch's tape."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,6 +9,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import Node
 
 from bslite.dropin.capture import Capture, Terms, check_hooks
+from bslite.dropin.carried import Carried
 from bslite.dropin.making import check_made
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
@@ -37,10 +38,12 @@ DRAWN = "torch's generator draws it"
 
 
 def capture(
-    module: torch.nn.Module, arguments: Structure, name: str, terms: Terms
-) -> tuple[Capture, set[Node]]:
+    module: torch.nn.Module, arguments: Structure, name: str, terms: Terms,
+    carries: Sequence[torch.Tensor] = (),
+) -> tuple[Capture, set[Node]]:  # fmt: skip
     """Trace a module's forward in the modes that its layers are in, for arguments of fixed sizes; the nodes
-    that change its buffers. Of ``terms`` those count that say nothing of sizes.
+    that change its buffers. Of ``terms`` those count that say nothing of sizes. ``carries``: tensors that are
+    to be `Carried`, after one trace took them for constants.
 
     Raises UnsupportedError if it cannot be traced, changes anything else, or does something that torch's
     autograd follows and a trace does not show.
@@ -49,10 +52,11 @@ def capture(
     if learned := [key for key, p in module.named_parameters() if p.is_complex() and p.requires_grad]:
         raise UnsupportedError(f"model {name!r}: its parameter {learned[0]} is of complex numbers")
     check_hooks(module, backward=True)
-    shell = shell_of(module, whole=bool(terms.noted))
+    shell = shell_of(module, whole=bool(terms.noted or carries))
+    carried = Carried(module, shell, carries) if carries else None
     _count_batches(shell, module)
     asking = None if terms.answers is None else Asking(terms.answers)
-    traced = Traced(shell, arguments, terms.noted, asking)
+    traced = Traced(shell, arguments, terms.noted, asking, carried=carried)
     tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
     try:
         with saved_tensors_hooks(_same, _same), noticing() as noticed:  # the caller's own hooks see no trace
@@ -63,13 +67,13 @@ def capture(
                 told = answers(module, arguments, tensors, gradients=True)
             with suppress(UnsupportedError):  # the trace without them says why
                 if told:
-                    return capture(module, arguments, name, replace(terms, answers=told))
+                    return capture(module, arguments, name, replace(terms, answers=told), carries)
         raise failure(traced.twin, name, e) from e
     written = written_parameters(program)
     if learnt := [key for key in written if shell.get_parameter(key).requires_grad]:
         raise UnsupportedError(f"model {name!r}: its forward changes {learnt[0]!r} in place")
     if more := traced.unwatched(name, bool(terms.before)):
-        return capture(module, arguments, name, terms.watching(more, program))
+        return capture(module, arguments, name, terms.watching(more, program), carries)
     assert traced.results is not None
     if written and traced.results.noted:
         raise UnsupportedError(f"model {name!r}: its forward notes attributes, and changes {written[0]!r}")
@@ -84,7 +88,10 @@ def capture(
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)
     outside = traced.outside(program)
-    if any(t.requires_grad for t in outside):
+    learns = any(t.requires_grad for t in outside)
+    if learns and not carries:
+        return capture(module, arguments, name, terms, outside)
+    if learns:
         raise UnsupportedError(
             f"model {name!r}: it learns a tensor that a trace takes for a constant, because torch does not "
             "know the layer that reads it, or the tensor by that name (layers belong in a ModuleList)"
@@ -107,7 +114,14 @@ def capture(
             graph.live.update(node.all_input_nodes)
     told = tuple(terms.answers or ())
     made = Capture(
-        graph, traced.twin, traced.results, "training", functional=True, answers=told, outside=outside
+        graph,
+        traced.twin,
+        traced.results,
+        "training",
+        functional=True,
+        answers=told,
+        outside=outside,
+        carried=carried,
     )
     return made, effects
 

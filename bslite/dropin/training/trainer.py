@@ -110,8 +110,10 @@ class Trained:
 
     def holds(self) -> bool:
         """Whether the tensors that parts hold copies of are as they were, and need no gradients."""
-        learns = any(t.requires_grad for t in self.blueprint.capture.outside)
-        return not (learns or self.fixed.moved() or self.fixed.written())
+        captured = self.blueprint.capture
+        learns = any(t.requires_grad for t in captured.outside)
+        held = captured.carried is None or captured.carried.holds()
+        return held and not (learns or self.fixed.moved() or self.fixed.written())
 
 
 class Trainer:
@@ -230,6 +232,7 @@ class Trainer:
         graph = captured.graph
         survey = survey_of(graph, captured.shell, self.name, effects)
         tensors = dict(named_tensors(self.module))
+        tensors |= captured.carried.registered if captured.carried else {}
         parts = [p for p in partition(survey, most_bytes(self.options.bucket_mb)) if p.flops]
         refused = list(survey.refused.values())
         blueprint = Blueprint(self.name, captured, refused, [], costs.total(graph.operations()))

@@ -2,7 +2,7 @@
 a spectral norm. The graph reads what they were before the call, and keeps their new values at its end.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -30,6 +30,7 @@ def keep_states(program: Any, name: str, without: "Collection[Node]", keep: Any)
     """
     kinds = {s.arg.name: s.kind.name for s in program.graph_signature.input_specs}
     aten, graph = load_torch().ops.aten, program.graph
+    _untie(n for n in graph.nodes if kinds.get(n.name) in OWN)
     states = [n for n in _states(graph, without) if kinds[n.name] in OWN]
     before: dict[Node, Node] = {}  # autograd is to save no tensor that changes
     (*_, output) = graph.nodes
@@ -43,10 +44,25 @@ def keep_states(program: Any, name: str, without: "Collection[Node]", keep: Any)
     return {node for node in graph.nodes if node.target is keep}
 
 
+def _untie(given: "Iterable[Node]") -> None:
+    """Have one name for a tensor of the module that has several."""
+    first: dict[Any, Node] = {}
+    for node in given:
+        value: Any = node.meta["val"]
+        place = memory(node)
+        if place is not None:
+            same = first.setdefault((place, value.shape, value.stride(), value.storage_offset()), node)
+            if same is not node:
+                node.replace_all_uses_with(same)
+
+
 def _states(graph: Any, without: "Collection[Node]") -> "list[Node]":
     """What the graph is given, needs no gradients and is written to, not only to count."""
     (*_, output) = graph.nodes
-    given = {memory(n): n for n in graph.nodes if n.op == "placeholder" and memory(n) is not None}
+    given: dict[int | None, Node] = {}
+    for node in graph.nodes:
+        if node.op == "placeholder" and memory(node) is not None:
+            given.setdefault(memory(node), node)
     results = {memory(n) for n in output.all_input_nodes}
     learns = {n for n in given.values() if n.meta["val"].requires_grad}
     learnt = set[int | None]()  # memory that was written to with gradients

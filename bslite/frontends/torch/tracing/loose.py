@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.tracing.reach import closed, held, tensors_within, within
+from bslite.frontends.torch.tracing.reach import closed, held, modules_in, tensors_within, within
 
 if TYPE_CHECKING:
     import torch
@@ -23,10 +23,12 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
     classes = {cls for m in module.modules() for cls in type(m).__mro__ if cls not in plain}
     spaces = [list(vars(owner).values()) for owner in (*module.modules(), *classes)]
     yield from itertools.chain.from_iterable(map(tensors_within, itertools.chain(*spaces)))
+    read: list[Any] = []
     for function in {value for space in spaces for value in space if isinstance(value, FunctionType)}:
-        named = (function.__globals__.get(name) for name in function.__code__.co_names)
-        for value in (*closed(function), *named):
-            yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
+        read += (*closed(function), *(function.__globals__.get(name) for name in function.__code__.co_names))
+    for value in read:
+        yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
+    yield from held(within(*modules_in(read, 0)))
 
 
 def origins(tensors: "Iterable[torch.Tensor]", constants: Iterable[Any]) -> "list[torch.Tensor]":

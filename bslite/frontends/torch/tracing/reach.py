@@ -50,6 +50,12 @@ def tensors_within(value: Any, depth: int = DEPTH) -> "list[torch.Tensor]":
     return [item for item in leaves(value, depth) if issubclass(type(item), kind)]
 
 
+def modules_in(values: Iterable[Any], depth: int = DEPTH) -> "list[torch.nn.Module]":
+    """The modules among ``values``, and in containers there."""
+    kind = load_torch().nn.Module
+    return [item for value in values for item in leaves(value, depth) if issubclass(type(item), kind)]
+
+
 def hidden_modules(module: "torch.nn.Module") -> "list[torch.nn.Module]":
     """The modules that torch does not know of: in plain containers, with all in them; none that holds
     ``module`` itself.
@@ -75,9 +81,9 @@ def _torchs() -> frozenset[str]:
     return frozenset(vars(load_torch().nn.Module()))
 
 
-def within(module: "torch.nn.Module") -> Iterator[Any]:
-    """The module, objects, functions and Python modules, wherever attributes and containers lead to."""
-    found, seen = [module], {}
+def within(*modules: "torch.nn.Module") -> Iterator[Any]:
+    """The modules, objects, functions and Python modules, wherever attributes and containers lead to."""
+    found, seen = list[Any](modules), {}
     while found:
         value = found.pop()
         if id(value) in seen:
@@ -111,13 +117,19 @@ def _inside(value: Any) -> list[Any]:
         own = list(vars(value).copy().values())
     except Exception:  # it has none, or stands for something that is not there
         own = []
-    slots = [s for c in kind.__mro__ for s in vars(c).values() if type(s) is MemberDescriptorType]
-    for slot in slots if kind.__flags__ & HEAP else ():
+    for slot in slots_of(kind):
         try:
             own.append(slot.__get__(value))
         except Exception:  # it is empty
             continue
     return own
+
+
+def slots_of(kind: type) -> list[MemberDescriptorType]:
+    """The slots of a class that Python code made."""
+    if not kind.__flags__ & HEAP:
+        return []
+    return [s for c in kind.__mro__ for s in vars(c).values() if type(s) is MemberDescriptorType]
 
 
 def closed(function: FunctionType) -> list[Any]:
