@@ -1,5 +1,5 @@
-"""Layers and tensors that torch does not know as a module's, trained: in lists and objects by bslite, in closures
-and globals by torch.
+"""Layers and tensors that torch does not know as a module's, trained: in lists and objects by bslite, others
+(closures, globals) by torch.
 """
 
 import copy
