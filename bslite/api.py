@@ -11,6 +11,7 @@ from bslite.arithmetic import precision as least
 from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
+from bslite.spec.kinds import shapes_of
 from bslite.spec.open import OpenModel, asked, in_order
 
 BACKENDS = ("cpu", "cuda", "reference", "reference64")
@@ -181,8 +182,14 @@ def warmup(
 
     ``shapes`` are the input shapes to plan for; by default the example shapes of the model.
 
-    Raises EngineError for a backend that cannot be made ready or cannot run here.
+    Raises InputError if ``spec`` is no ModelSpec or ``shapes`` are none of its inputs, EngineError for a
+    backend that cannot be made ready or cannot run here, and for wrong ``threads``.
     """
+    check_threads(threads)
+    if spec is not None:
+        if not isinstance(spec, ModelSpec):
+            raise InputError(f"warmup() takes a ModelSpec, got {type(spec).__name__}; call other models once")
+        shapes = shapes_of("warmup", shapes)
     if backend == "cpu":
         from bslite.engines import cpu
 
@@ -311,7 +318,7 @@ def as_array(declared: Input, value: Any, torch: Any) -> Array:
             )
         _check_tensor(declared, value, torch)
         value = value.detach().resolve_neg().numpy()
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray) or isinstance(value, np.ma.MaskedArray):
         raise InputError(
             f"{what} is a {type(value).__name__}; expected a numpy array or torch tensor of {declared.dtype}"
         )

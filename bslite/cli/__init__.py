@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         app(args=arguments, prog_name="bslite")
     except BsliteError as e:
         sys.exit(_complain(str(e)))
+    except MemoryError as e:
+        sys.exit(_complain(f"there is not enough memory: {e}" if str(e) else "there is not enough memory"))
     sys.exit(0)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import typer
 
+from bslite.cli.sizes import parse_shape
 from bslite.errors import FileError, InputError
 from bslite.spec import Array, ModelSpec
 from bslite.spec.open import OpenModel
@@ -50,7 +51,12 @@ def make_inputs(
         elif _is_picture(given[i.name], i.dtype):
             arrays.append(_picture(given[i.name], shape))
         else:
-            arrays.append(_value(given[i.name], Port(i.name, i.shape, i.dtype), shape))
+            value = _value(given[i.name], Port(i.name, i.shape, i.dtype), shape)
+            if (i.name in wanted or batch is not None) and value.shape != shape:
+                raise InputError(
+                    f"input {i.name!r}: {given[i.name]} holds {list(value.shape)}, expected {list(shape)}"
+                )
+            arrays.append(value)
     return arrays
 
 
@@ -149,11 +155,3 @@ def load_image(path: Path, size: tuple[int, int]) -> Array:
     pixels = np.asarray(picture.crop((left, top, left + width, top + height)), np.float32) / 255  # [H, W, 3]
     normal = (pixels - np.array(MEAN, np.float32)) / np.array(DEVIATION, np.float32)
     return np.ascontiguousarray(normal.transpose(2, 0, 1)[None])
-
-
-def parse_shape(text: str) -> tuple[int, ...]:
-    """``1,3,224,224`` as a shape."""
-    try:
-        return tuple(int(d) for d in text.replace("x", ",").split(","))
-    except ValueError:
-        raise typer.BadParameter(f"--shape {text!r} is not a list of sizes such as 1,3,224,224") from None

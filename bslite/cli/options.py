@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bslite import arithmetic
+from bslite.cli.sizes import MOST_SIZE
 from bslite.errors import writing
 from bslite.spec import ModelSpec
 from bslite.spec.open import OpenModel
@@ -30,7 +31,7 @@ Weights = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Seed of random weights and random input.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of random weights and random input.")]
 InputFile = Annotated[
     list[str] | None,
     typer.Option(
@@ -51,7 +52,7 @@ InputShape = Annotated[
         show_default=False,
     ),
 ]
-Batch = Annotated[int | None, typer.Option(min=1, help="Batch size.", show_default=False)]
+Batch = Annotated[int | None, typer.Option(min=1, max=MOST_SIZE, help="Batch size.", show_default=False)]
 Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads to use. Default: all cores.", show_default=False)
 ]
@@ -123,7 +124,8 @@ def load_spec(path: Path, shapes: Sequence[str] | None = None) -> ModelSpec:
         from bslite.spec import load
 
         return load(path)
-    from bslite.cli.inputs import named, parse_shape
+    from bslite.cli.inputs import named
+    from bslite.cli.sizes import parse_shape
     from bslite.frontends.onnx.read import input_names
     from bslite.onnx.load import from_onnx
 

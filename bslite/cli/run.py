@@ -54,11 +54,11 @@ def run(
         made = execute(spec, inputs, backend=backend.value, layerwise=layerwise, threads=threads)
     names = [getattr(o, "name", o) for o in spec.outputs]
     outputs = {names[0]: made} if len(names) == 1 else dict(zip(names, made, strict=True))
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"{spec.name}{options.describe_weights(arch, weights, seed)}")
     for name, value in outputs.items():
         if not isinstance(value, np.ndarray) or value.dtype == object or not value.size:
-            console.print(f"{name}: {_told(value)}", markup=False)
+            console.print(f"{name}: {_told(value)}")
             continue
         low, high, mean = (f"{f(value):.4g}" for f in (np.min, np.max, np.mean))
         console.print(f"{name}: {list(value.shape)} {value.dtype}, from {low} to {high}, mean {mean}")

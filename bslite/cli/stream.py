@@ -35,6 +35,8 @@ def stream(
     from bslite.streaming import Session
     from bslite.streaming.session import zeros_held
 
+    if shape and model.suffix.lower() != ".onnx":
+        raise typer.BadParameter(f"--shape is for open sizes of ONNX files; {model} has none: --batch")
     spec = options.load_spec(model, shape)
     rng = np.random.default_rng(seed)
     with activity(f"Preparing {spec.name}"):

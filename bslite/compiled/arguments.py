@@ -23,11 +23,13 @@ def ordered(model: str, names: Sequence[str], args: Sequence[Any], kwargs: Mappi
                     pass  # what is wrong is said below
         elif len(names) == 1 and hasattr(only, "shape"):
             return [only]
+    takes = f"model {model!r} takes {len(names)} input{'s' * (len(names) != 1)}, {', '.join(names)}"
     if len(args) == 1 and isinstance(args[0], Mapping):
+        if twice := [str(n) for n in args[0] if n in kwargs]:
+            raise InputError(f"{takes}; {', '.join(twice)} is given twice")
         kwargs, args = {**args[0], **kwargs}, ()
     elif len(args) == 1 and isinstance(args[0], (list, tuple)) and len(names) > 1:
         args = args[0]
-    takes = f"model {model!r} takes {len(names)} input{'s' * (len(names) != 1)}, {', '.join(names)}"
     if len(args) > len(names):
         raise InputError(f"{takes}; got {len(args)}")
     given = dict(zip(names, args, strict=False))

@@ -201,8 +201,19 @@ def _streams(device: str, threads: int | None, count: int | None, pin: bool) -> 
     return threads, Streams(count, places(count, threads) if pin else ())
 
 
+def _is_saved(path: Path) -> bool:
+    """Whether a file is one that `bslite.save` writes, whatever it is called: a length, then JSON."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(9)[7:] == b"\0{"
+    except (OSError, ValueError):  # who reads it says why
+        pass
+    return path.suffix.lower() == ".safetensors"
+
+
 def _runner(model: Any, options: Options) -> Runner:
-    if isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".safetensors":
+    if isinstance(model, (str, os.PathLike)) and _is_saved(Path(model)):
         model = load(model)
     if isinstance(model, ModelSpec):
         from bslite.compiled.runners.spec import SpecRunner

@@ -23,13 +23,21 @@ class Outputs(dict[str, Any]):
         return made
 
     def __getitem__(self, key: str | int) -> Any:
-        return self.tuple()[key] if isinstance(key, int) else super().__getitem__(key)
+        if not isinstance(key, int):
+            return super().__getitem__(key)
+        values = self.tuple()
+        try:
+            return values[key]
+        except IndexError:
+            raise IndexError(f"there is no output {key}; there are {len(values)}") from None
+
+    def __missing__(self, key: Any) -> Any:
+        raise KeyError(f"there is no output {key!r}; there are {', '.join(self)}")
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getitem__(name)
-        except KeyError:
-            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self)}") from None
+        if name not in self:
+            raise AttributeError(f"there is no output {name!r}; there are {', '.join(self)}")
+        return super().__getitem__(name)
 
     def tuple(self) -> tuple[Any, ...]:
         """The values in the model's order."""

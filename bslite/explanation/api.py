@@ -42,12 +42,11 @@ def explain(
     or the input itself as `bslite.run` takes it; a dict by name may mix both. By default, and for inputs that
     a dict lacks, the model's example shapes, with ``batch`` images. A compiled torch module declares no
     shapes: of it give the input itself, or nothing after a call. ``threads`` defaults to those of a compiled
-    model, or else to the cores this process may use. Times are medians over ``runs`` traced runs, after some
-    to warm up. ``limits`` are
-    the rates to hold the layers against; by default they are measured, once per process. For a GPU nothing is
-    run: ``machine`` is the GPU to plan for, by default the GPU of this computer, and where there is none, an
-    H200; the explanation says what it assumes. ``precision`` as for `bslite.run`; a layer that is computed by
-    products of bfloat16 says so.
+    model, or else to the cores this process may use. Times are medians over at least ``runs`` traced runs,
+    after some to warm up. ``limits`` are the rates to hold the layers against; by default they are measured,
+    once per process. For a GPU nothing is run: ``machine`` is the GPU to plan for, by default the GPU of this
+    computer, and where there is none, an H200; the explanation says what it assumes. ``precision`` as for
+    `bslite.run`; a layer that is computed by products of bfloat16 says so.
 
     For a model that runs in several pieces (`CompiledModel.pieces`) the result is a `PiecesExplanation`: the
     time of each piece, NumPy's nodes with the reason, and an `Explanation` of what the engine computes.

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from bslite.errors import SpecError, UnsupportedError
+from bslite.errors import InputError, SpecError, UnsupportedError
 from bslite.gradients.nested import nested
 from bslite.gradients.sums import Sums
 from bslite.gradients.tape import GraphTape, learnt, measured
@@ -11,6 +11,7 @@ from bslite.ops.values import Applied
 from bslite.passes.attention import fuse_attention
 from bslite.passes.parts import all_blocks_widened
 from bslite.spec import ModelSpec
+from bslite.spec.kinds import shapes_of
 
 
 def gradient(
@@ -35,7 +36,9 @@ def gradient(
     Raises SpecError if ``wrt`` or ``of`` names what is not there or is not float32, and UnsupportedError with
     all the layers in the way that have no gradient.
     """
-    given = [i.example for i in spec.inputs] if shapes is None else [tuple(s) for s in shapes]
+    if not isinstance(spec, ModelSpec):
+        raise InputError(f"gradient() takes a ModelSpec, got {type(spec).__name__}")
+    given = shapes_of("gradient", shapes) or [i.example for i in spec.inputs]
     spec = _widened(spec, wrt)
     wanted = _wanted(spec, wrt)
     sizes = {name: p.shape for name, p in spec.params.items()}

@@ -6,6 +6,7 @@ from typing import Any
 
 from bslite.errors import InputError
 from bslite.frontends.onnx.file import read_model
+from bslite.frontends.onnx.inputs import check_constants
 from bslite.frontends.onnx.read import NotConverted, Reader
 from bslite.onnx.model import OnnxModel
 from bslite.spec import Array, ModelSpec
@@ -51,6 +52,7 @@ def from_onnx(
     EngineError if the package onnx is not installed.
     """
     source, constants, shapes = read_model(model), constants or {}, shapes or {}
+    check_constants(source, constants)
     reader = Reader(source, name, list(constants), bounded=not shapes and not constants)
     if not shapes and not constants and any(i.shape is None for i in reader.declared):
         return OnnxModel(source)

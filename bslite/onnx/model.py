@@ -10,7 +10,7 @@ from bslite.errors import BsliteError, InputError, UnsupportedError
 from bslite.frontends.onnx.file import read_model
 from bslite.frontends.onnx.inputs import check_names, examples, labelled
 from bslite.frontends.onnx.read import NotConverted
-from bslite.frontends.onnx.tensors import dtype_name
+from bslite.frontends.onnx.tensors import check_external, dtype_name
 from bslite.onnx.border import border_of
 from bslite.onnx.mixed import MixedRep
 from bslite.onnx.running import Options
@@ -34,6 +34,8 @@ class OnnxModel(OpenModel):
         self, model: Any, backend: str = "cpu", threads: int | None = None, name: str | None = None
     ) -> None:
         self.source = read_model(model)
+        if self.source.folder is not None:
+            check_external(self.source.model.graph, self.source.folder)
         self.name = name or self.source.name
         graph = self.source.model.graph
         stored = {t.name for t in graph.initializer}

@@ -44,7 +44,10 @@ def find(given: Sequence[str]) -> dict[str, Path]:
 
 
 def _in_folder(folder: Path) -> dict[str, Path]:
-    made = {file.stem: file for file in _models(folder)}
+    made: dict[str, Path] = {}
+    for file in _models(folder):
+        if (other := made.setdefault(file.stem, file)) is not file:
+            raise InputError(f"model {file.stem!r} is both {other} and {file}; name one: NAME=PATH")
     for sub in sorted(p for p in folder.iterdir() if p.is_dir()):
         for place in (sub, sub / "1"):
             if len(files := _models(place)) > 1:

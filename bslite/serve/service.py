@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from bslite.errors import BsliteError, InputError
+from bslite.errors import BsliteError, InputError, SpecError
 from bslite.serve.body import Bodies
 from bslite.serve.gate import Gate
 from bslite.serve.log import write
@@ -97,7 +97,7 @@ class Service:
             yield
         except Problem:
             raise
-        except InputError as e:
+        except (InputError, SpecError) as e:  # the second where a layer cannot take the shapes that came
             raise Problem(400, str(e)) from e
         except BsliteError as e:
             raise Problem(500, str(e)) from e

@@ -13,10 +13,12 @@ import numpy.typing as npt
 from bslite import ops
 from bslite.errors import InputError, SpecError
 from bslite.ops import Shape
+from bslite.spec.kinds import check_kind, items
 from bslite.spec.ports import drawn
 
 Array = npt.NDArray[Any]
 G = TypeVar("G", bound="Graph")
+LARGEST = 2**63 - 1  # size that a file holds
 MOST_INFERRED = 4  # input shapes for which the shapes of all values are kept
 
 
@@ -34,7 +36,8 @@ class Input:
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
+        check_kind(self.name, str, "an input's name")
+        object.__setattr__(self, "shape", items(self.shape, f"input {self.name!r}: the shape"))
         if self.dtype not in ops.DTYPES:
             raise SpecError(f"input {self.name!r}: dtype {self.dtype!r} is not one of {list(ops.DTYPES)}")
         for d in self.shape:
@@ -47,7 +50,11 @@ class Input:
                 raise SpecError(f"input {self.name!r}: give an example shape for the free sizes {names}")
             filled = tuple(d if isinstance(d, int) else 1 for d in self.shape)
             object.__setattr__(self, "example", filled)
-        object.__setattr__(self, "example", tuple(self.example))
+        object.__setattr__(self, "example", items(self.example, f"input {self.name!r}: the example"))
+        for d in self.example:
+            check_kind(d, int, f"input {self.name!r}: a size of the example")
+        if max(self.example, default=0) > LARGEST:
+            raise SpecError(f"input {self.name!r}: example {list(self.example)}, expected at most {LARGEST}")
         self.bind(self.example, {})
 
     @property
@@ -95,7 +102,10 @@ class Node:
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", tuple(self.inputs))
+        check_kind(self.name, str, "a layer's name")
+        object.__setattr__(self, "inputs", items(self.inputs, f"layer {self.name!r}: inputs"))
+        for what in ("params", "attrs"):
+            check_kind(getattr(self, what), Mapping, f"layer {self.name!r}: {what}")
         object.__setattr__(self, "params", MappingProxyType(dict(self.params)))
         try:
             parsed = ops.parse_attrs(ops.get(self.op), self.attrs)
@@ -153,9 +163,14 @@ class Graph:
     dtypes: Mapping[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_kind(self.name, str, "a model's name")
+        check_kind(self.params, Mapping, f"model {self.name!r}: params")
         object.__setattr__(self, "labels", self.labels or self.outputs)
-        for name in ("inputs", "nodes", "outputs", "labels"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name, kind in (("inputs", Input), ("nodes", Node), ("outputs", str), ("labels", str)):
+            held = items(getattr(self, name), f"model {self.name!r}: {name}")
+            for item in held:
+                check_kind(item, kind, f"model {self.name!r}: each of its {name}")
+            object.__setattr__(self, name, held)
         store = {key: _read_only(array) for key, array in self.params.items()}
         object.__setattr__(self, "params", MappingProxyType(store))
         self._check_names()
@@ -191,6 +206,10 @@ class Graph:
             raise SpecError(
                 f"model {self.name!r} has {len(self.outputs)} outputs and {len(self.labels)} labels of them"
             )
+        first = dict(zip(reversed(self.labels), reversed(self.outputs), strict=True))
+        for label, out in zip(self.labels, self.outputs, strict=True):
+            if first[label] != out:
+                raise SpecError(f"outputs {first[label]!r} and {out!r} have one label, {label!r}")
 
     def _check_params(self) -> None:
         for node in self.nodes:
@@ -200,9 +219,9 @@ class Graph:
                     raise SpecError(
                         f"layer {node.name!r}: parameter {role!r} is {key!r}, which the model does not hold"
                     )
-                if not isinstance(array, np.ndarray):
+                if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
                     raise SpecError(f"parameter {key!r} is a {type(array).__name__}, expected a numpy array")
-                if array.dtype.name not in ops.DTYPES:
+                if array.dtype.name not in ops.DTYPES or not array.dtype.isnative:
                     raise SpecError(f"parameter {key!r} is {array.dtype}, expected {' or '.join(ops.DTYPES)}")
 
     def _infer_dtypes(self) -> dict[str, str]:

@@ -1,11 +1,13 @@
 """`Port`: what a caller is told about an input or an output of a model."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bslite.errors import InputError
+from bslite.spec.room import check_room
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class Port:
 
 def drawn(dtype: str, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Normal noise; of integers and bools 0 and 1, which are within the range of any table; of texts "0" and
-    "1".
+    "1". EngineError if the machine has no room for them.
     """
+    room = math.prod(shape) * (4 if dtype == "float32" else 8)
+    check_room(room, f"drawing random values of shape {list(shape)}")
     if dtype == "float32":
         return rng.standard_normal(shape, np.float32)
     if dtype.startswith(("float", "bfloat")):

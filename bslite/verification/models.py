@@ -1,7 +1,7 @@
 """`verify`: a whole model, its layers and its outputs."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -75,7 +75,7 @@ def verify(
     for declared, given in zip(spec.inputs, inputs, strict=True):
         if declared.name in spec.outputs:
             kept[declared.name] = given.astype(np.float64), given
-    theirs = _torch_outputs(module, inputs)
+    theirs = _torch_outputs(module, inputs, first)
     ops = {node.name: node.op for node in spec.nodes}
     outputs = tuple(
         check(name, "output " + ops.get(name, "input"), got, *kept[name], theirs[i] if theirs else None)
@@ -109,7 +109,7 @@ def _verify_pieces(
         if r.spec is not None
         for c in check_layers(r.spec, as_arrays(r.spec, r.inputs)[0], engine, {}, None, on_layer)
     ]
-    theirs = _torch_outputs(module, arrays)
+    theirs = _torch_outputs(module, arrays, first)
     outputs = tuple(
         checked
         for i, (port, got, wide, near) in enumerate(zip(model.outputs, first, exact, single, strict=True))
@@ -127,10 +127,16 @@ def _arrays(x: Any) -> list[Array]:
     ]
 
 
-def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> list[Array]:
-    """What ``module`` makes of the inputs in float32; nothing where there is none."""
+def _torch_outputs(
+    module: Callable[..., Any] | None, inputs: list[Array], ours: Sequence[Any]
+) -> list[Array]:
+    """What ``module`` makes of the inputs in float32; nothing where there is none. InputError unless that has
+    the shapes of ``ours``.
+    """
     if module is None:
         return []
+    if not callable(module):
+        raise InputError(f"verify(): module is a {type(module).__name__}, expected a torch module")
     import torch
 
     from bslite.engines.cuda.library import strict
@@ -139,4 +145,10 @@ def _torch_outputs(module: Callable[..., Any] | None, inputs: list[Array]) -> li
     device = "cpu" if held is None else held.device
     with torch.no_grad(), strict(torch):
         made = module(*(torch.from_numpy(np.asarray(x, order="C")).to(device) for x in inputs))
-    return _arrays(list(made.values()) if isinstance(made, dict) else made)
+    theirs = _arrays(list(made.values()) if isinstance(made, dict) else made)
+    shapes = [[list(getattr(y, "shape", ())) for y in ys] for ys in (theirs, ours)]
+    if shapes[0] != shapes[1]:
+        raise InputError(
+            f"verify(): the module's outputs are of shapes {shapes[0]}, the model's of {shapes[1]}"
+        )
+    return theirs

@@ -1,6 +1,5 @@
 """The memory of runs: blocks that all plans of a model share, and what a plan keeps for a run at a time."""
 
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,8 +8,8 @@ import numpy.typing as npt
 from bslite.engines.cpu.constants import SLACK, room
 from bslite.engines.cpu.job import Job
 from bslite.engines.cpu.program import Program
-from bslite.errors import EngineError
 from bslite.plan.cpu.step import CpuPlan
+from bslite.spec.room import check_room
 
 Array = npt.NDArray[Any]
 
@@ -38,7 +37,7 @@ class Memory:
         except IndexError:
             block = None
         if block is None or block.data.size < size + SLACK:
-            check_room(4 * size)
+            check_room(4 * size, "running this model at this size", " for values between layers")
             del block  # before there is another one
             data = room(size)
             block = Block(data, data.ctypes.data)
@@ -88,16 +87,3 @@ class Workspace:
         block, self._block = self._block, None
         if block is not None:
             memory.give(block)
-
-
-def check_room(size: int) -> None:
-    """Raise EngineError if the machine has fewer than ``size`` bytes of memory."""
-    try:
-        have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return  # this system does not say
-    if size > have:
-        raise EngineError(
-            f"running this model at this size takes {size / 2**30:,.1f} GB for values between layers; "
-            f"the machine has {have / 2**30:,.1f} GB"
-        )

@@ -44,6 +44,8 @@ def read_model(given: Any) -> Source:
         model, name = parse(bytes(given), "the bytes given"), "model"
     elif isinstance(given, (str, os.PathLike)):
         path = Path(given)
+        if path.exists() and not path.is_file():  # a pipe may never end
+            raise FileError(f"{path}: not a regular file")
         try:
             data = path.read_bytes()
         except (OSError, ValueError) as e:

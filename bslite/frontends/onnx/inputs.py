@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from bslite import ops
 from bslite.errors import InputError, UnsupportedError
 from bslite.frontends.onnx.file import Source
@@ -73,6 +75,29 @@ def check_names(source: Source, known: Collection[str], given: Iterable[str]) ->
     """InputError if something is given for an input that the model lacks."""
     if unknown := sorted(set(given) - set(known)):
         raise InputError(f"model {source.name!r} has no input {', '.join(map(repr, unknown))}")
+
+
+def check_constants(source: Source, constants: Mapping[str, Any]) -> None:
+    """InputError unless arrays that are built in have the types and the sizes that the file declares."""
+    if not isinstance(constants, Mapping):
+        raise InputError(f"constants: a {type(constants).__name__}, expected input name -> array")
+    for v in source.model.graph.input:
+        array, kind = constants.get(v.name), v.type.tensor_type
+        if array is None:
+            continue
+        what = f"the constant for input {v.name!r}"
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{what} is a {type(array).__name__}; expected a numpy array")
+        dtype = dtype_name(kind.elem_type)
+        if dtype in ops.DTYPES and array.dtype != np.dtype(dtype):
+            raise InputError(f"{what} is {array.dtype}, expected {dtype}")
+        if kind.HasField("shape"):
+            want = [d.dim_value if d.dim_value > 0 else d.dim_param or "?" for d in kind.shape.dim]
+            fits = len(want) == array.ndim and all(
+                not isinstance(n, int) or n == got for n, got in zip(want, array.shape, strict=True)
+            )
+            if not fits:
+                raise InputError(f"{what} is {list(array.shape)}, expected [{', '.join(map(str, want))}]")
 
 
 def check_shapes(declared: Sequence[GraphInput], shapes: Sequence[Shape]) -> None:

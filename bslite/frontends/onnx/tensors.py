@@ -167,6 +167,14 @@ def _external(
     return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
 
 
+def check_external(graph: Any, folder: Path) -> None:
+    """FileError if a file beside the model that an initialiser of ``graph`` lies in is not there."""
+    for tensor in graph.initializer:
+        if tensor.data_location == load_onnx().TensorProto.EXTERNAL:
+            location = next((e.value for e in tensor.external_data if e.key == "location"), "")
+            external_path(location, folder, f"initialiser {tensor.name!r}")
+
+
 def external_path(location: str, folder: Path, what: str) -> Path:
     """The file ``location`` names, which must lie in ``folder`` or below. Raises FileError."""
     try:

@@ -79,6 +79,9 @@ def _recurrent(
 ) -> ModelSpec:
     """A recurrent module. Entries that do not begin with ``prefix`` are left out."""
     entries = {k.removeprefix(prefix): e for k, e in _entries(state_dict).items() if k.startswith(prefix)}
+    for key in ("weight_ih_l0", "weight_hh_l0"):  # the sizes are read from these
+        if isinstance(other := entries.get(key), Other):
+            raise WeightsError(f"the weights do not fit {kind}: {key}: got {other.what}, expected float32")
     sizes = sizes_of(kind, {key: e.shape for key, e in entries.items() if isinstance(e, np.ndarray)})
     params = _bind(kind, sizes.wanted(), entries)
     ordered = {key: in_torchs_order(kind, gates, key, array) for key, array in params.items()}
