@@ -17,7 +17,7 @@ from bslite.dropin.making import check_made, is_making
 from bslite.dropin.noted import Place
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Counter, Returned, Structure
-from bslite.dropin.traced import Traced, answers
+from bslite.dropin.traced import Traced, answers, fill_caches
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import fixing, strided
 from bslite.frontends.torch.autocast import check_switches, has_autocast, write_casts
@@ -152,6 +152,11 @@ class Terms:
     answers: Sequence[bool | int] | None = None
     dtypes: Sequence[torch.dtype] | None = None
 
+    @property
+    def again(self) -> bool:
+        """Whether a trace has been made before."""
+        return bool(self.before) or self.answers is not None or self.dtypes is not None
+
     def watching(self, more: frozenset[Place], program: torch.export.ExportedProgram) -> "Terms":
         """The same for another trace, after one has shown that the forward notes ``more``."""
         return replace(self, noted=self.noted | more, before=str(program.graph))
@@ -166,6 +171,8 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     check_module(module, *NARROW)
     check_hooks(module)
     free_batch, free, known = terms.free_batch, terms.free, terms.known
+    if not terms.again:
+        fill_caches(module, arguments, [x.detach() for x in arguments.leaves])
     asking = None if terms.answers is None else Asking(terms.answers)
     shell = shell_of(module, whole=bool(terms.noted))
     traced = Traced(shell, arguments, terms.noted, asking, terms.dtypes or ())
@@ -193,6 +200,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
                     return made
                 raise failure(traced.twin, name, e) from e
     assert traced.results is not None
+    traced.check_assigned(name)
     if written := written_parameters(program):
         raise UnsupportedError(f"model {name!r}: its forward changes {written[0]!r} in place")
     if more := traced.unwatched(name, bool(terms.before)):

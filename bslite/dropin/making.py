@@ -2,7 +2,8 @@
 and ``spectral_norm`` do: a trace holds what they compute. They run once more after a call that no layer saw.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -24,13 +25,20 @@ def is_making(hook: Any) -> bool:
     return getattr(hook, "__module__", "") in MAKING and hasattr(hook, "compute_weight")
 
 
-def making(module: torch.nn.Module) -> list[tuple[Any, torch.nn.Module]]:
-    """Those hooks of layers inside a module that change nothing else, and the layers. Torch itself calls the
-    module's.
+def make_weights(module: torch.nn.Module) -> list[Callable[[], None]]:
+    """What makes the weights of layers inside a module as their hooks do, and changes nothing else: no vector
+    of a spectral norm. Torch itself calls the module's hooks.
     """
     inside = [m for m in module.modules() if m is not module]
     found = [(h, m) for m in inside for h in m._forward_pre_hooks.values() if is_making(h)]
-    return [(h, m) for h, m in found if not (m.training and hasattr(h, "n_power_iterations"))]
+    return [functools.partial(_make, h, m) for h, m in found]
+
+
+def _make(hook: Any, layer: torch.nn.Module) -> None:
+    if hasattr(hook, "n_power_iterations"):
+        setattr(layer, hook.name, hook.compute_weight(layer, do_power_iteration=False))
+    else:
+        hook(layer, ())
 
 
 def check_made(module: torch.nn.Module, constants: Iterable[Any], name: str) -> None:

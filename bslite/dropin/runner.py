@@ -13,7 +13,7 @@ from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint, Executable
 from bslite.dropin.inside import Inside
 from bslite.dropin.kinds import InTorch, Kind, Kinds, fault
-from bslite.dropin.making import making
+from bslite.dropin.making import make_weights
 from bslite.dropin.model import serves
 from bslite.dropin.noted import Noted
 from bslite.dropin.options import Options, Voice
@@ -240,8 +240,8 @@ class Runner:
                 self.kinds.restart()
             self.rebuilt += state is not None
             self._state = State(watch)
-            for hook, layer in making(self.module):
-                hook(layer, ())
+            for make in make_weights(self.module):
+                make()
             return self._state
 
     def _look_again(self) -> bool:

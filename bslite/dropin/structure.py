@@ -102,6 +102,7 @@ class Structure:
         if plain:
             if not isinstance(value, _CLOSED) and _holds(value, self._is_leaf):
                 raise UnsupportedError(f"a {type(value).__name__} holds tensors in a way that is not known")
+            self._check(value)
             return lambda leaves, made: set(value) if type(value) is set else value
         children, spec = pytree.tree_flatten(value, is_leaf=lambda x: x is not value)
         builds = [self._read(child) for child in children]
@@ -115,6 +116,9 @@ class Structure:
             return new
 
         return rebuild
+
+    def _check(self, value: Any) -> None:
+        """Raise UnsupportedError for what is not to be given as it is."""
 
     def _read_attributes(self, value: Any, attributes: dict[str, Any], opened: bool) -> Build:
         shell = _shell(value, attributes)
@@ -144,6 +148,15 @@ class Structure:
         return rebuild
 
 
+class _Result(Structure):
+    """What a forward gives: not the layers of the copy that was traced."""
+
+    def _check(self, value: Any) -> None:
+        held = getattr(value, "__self__", value)  # of a method
+        if isinstance(held, torch.nn.Module):
+            raise UnsupportedError(f"its results hold a layer, a {type(held).__name__}")
+
+
 class Returned:
     """What a forward returns, changes of the objects among its arguments, and notes on layers."""
 
@@ -158,7 +171,7 @@ class Returned:
         self.noted = list(notes)
         plain = not changes and not notes
         value = result if plain else (result, [x for *_, x in changes], list(notes.values()))
-        self._structure = Structure(value, is_leaf, objects)
+        self._structure = _Result(value, is_leaf, objects)
         self.leaves = self._structure.leaves
         self.single = self._structure.single
 

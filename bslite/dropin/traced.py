@@ -1,7 +1,7 @@
 """A module as torch.export is to see it: its forward takes and gives lists of tensors."""
 
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 from typing import Any
 
@@ -50,7 +50,7 @@ class Traced:
         kind = type(shell)
         bound = vars(shell).pop("forward", None)
         self.results: Returned | None = None
-        self.assigned: list[str] = []  # buffers in whose places the latest run put others
+        self.assigned: list[str] = []  # parameters and buffers in whose places the latest run put others
         self._noted, self._fault = noted, ""  # what a run did that no graph does
         self._notes: dict[Place, Any] = {}
         self._around = Surroundings(shell)
@@ -62,7 +62,8 @@ class Traced:
             accesses.clear()
             around.note()
             notes, held, beside = Notes(this), Before(objects), _attributes(hidden)
-            buffers = [(path, m._buffers, m._buffers.copy()) for path, m in this.named_modules()]
+            own = [(path, d) for path, m in this.named_modules() for d in (m._parameters, m._buffers)]
+            registered = [(path, d, d.copy()) for path, d in own]
             reading = carried.read(this) if carried else nullcontext()
             with asking.listening() if asking else nullcontext(), casting.region(cast), reading:
                 made = bound(*args, **kwargs) if bound else kind.forward(this, *args, **kwargs)
@@ -76,9 +77,9 @@ class Traced:
                 self._fault = f"{CHANGES} ({place_name(*min(wrong))})"
             self.assigned = [
                 place_name(path, name)
-                for path, own, before in buffers
-                for name, value in before.items()
-                if own.get(name) is not value
+                for path, present, before in registered
+                for name in before.keys() | present.keys()
+                if before.get(name) is not present.get(name)
             ]
             if around.changed():
                 self._fault = self._fault or OUTSIDE
@@ -111,6 +112,13 @@ class Traced:
         own = held(within(self.twin, *modules_in(read)))
         tensors = chain(own, chain.from_iterable(map(tensors_within, read)))
         return origins(tensors, program.constants.values())
+
+    def check_assigned(self, name: str) -> None:
+        """Raise ChangesState if the latest run put another tensor in the place of a parameter or buffer."""
+        if self.assigned:
+            raise ChangesState(
+                f"model {name!r}: its forward puts another tensor in the place of {min(self.assigned)!r}"
+            )
 
     def unwatched(self, name: str, again: bool) -> frozenset[Place]:
         """The attributes that the forward notes and that were not watched: another trace has to tell whether
@@ -164,6 +172,16 @@ class Traced:
         self._notes, self.results = traced, results
         if not alike or (before and graph != before) or LOOKS & self._around.names:
             raise ChangesState(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
+
+
+def fill_caches(
+    module: torch.nn.Module, arguments: Structure, tensors: Sequence[torch.Tensor], gradients: bool = False
+) -> None:
+    """Run a module's forward in eager mode before it is traced: what its code keeps for later calls, as
+    functools.cache does, is not to be a trace's stand-ins.
+    """
+    with suppress(Exception), aside(gradients):  # whatever it is, the caller's own call says it
+        called_apart(Traced(shell_of(module), arguments).twin, tensors)
 
 
 def _attributes(hidden: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:

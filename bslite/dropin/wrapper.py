@@ -7,7 +7,9 @@ module is a subclass of the original class with another ``forward``.
 
 import copy
 import functools
+import types
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from bslite.dropin.options import Options
 from bslite.dropin.runner import SLOT, Runner, runner_of
 from bslite.errors import InputError, UnsupportedError
 
+OWN = "_bslite_forward"  # the slot for a forward put in the place of a drop-in's
 FALLBACKS = ("warn", "error", "silent")
 
 
@@ -149,11 +152,35 @@ def _verified(module: torch.nn.Module, given: Any) -> Any:
     return verified(module, given)
 
 
-def _wrap(module: torch.nn.Module, options: Options) -> torch.nn.Module:
+def _wrap(module: torch.nn.Module, options: Options, forward: Any = None) -> torch.nn.Module:
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
     object.__setattr__(wrapped, "__dict__", module.__dict__)
     object.__setattr__(wrapped, SLOT, Runner(module, options))
+    object.__setattr__(wrapped, OWN, forward)
     return wrapped
+
+
+class _Forward:
+    """The forward of a class of drop-ins. One that is put in its place on a drop-in (by accelerate) is the
+    drop-in's alone, not the original's, whose attributes it shares: it calls what was there before.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __get__(self, module: Any, kind: Any = None) -> Any:
+        if module is None:
+            return self._function
+        own = module._bslite_forward or module.__dict__.get("forward")
+        return types.MethodType(self._function, module) if own is None else own
+
+    def __set__(self, module: Any, value: Any) -> None:
+        object.__setattr__(module, OWN, value)
+
+    def __delete__(self, module: Any) -> None:
+        if module._bslite_forward is None:
+            raise AttributeError("forward")
+        object.__setattr__(module, OWN, None)
 
 
 @functools.lru_cache(maxsize=256)
@@ -167,25 +194,26 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         runner = runner_of(self)
-        return _wrap, (runner.module, runner.options)
+        return _wrap, (runner.module, runner.options, self._bslite_forward)
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         runner = runner_of(self)
         made = memo[id(self)] = _wrap(copy.deepcopy(runner.module, memo), runner.options)
+        object.__setattr__(made, OWN, copy.deepcopy(self._bslite_forward, memo))
         return made
 
     def __copy__(self: Any) -> Any:
         runner = runner_of(self)
-        return _wrap(copy.copy(runner.module), runner.options)
+        return _wrap(copy.copy(runner.module), runner.options, self._bslite_forward)
 
     forward.__wrapped__ = kind.forward  # type: ignore[attr-defined]
     forward.__doc__ = kind.forward.__doc__
     scope = {
-        "__slots__": (SLOT,),
+        "__slots__": (SLOT, OWN),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
-        "forward": forward,
+        "forward": _Forward(forward),
         "_bslite_explain": _explain,
         "_bslite_verified": _verified,
         "__reduce_ex__": __reduce_ex__,

@@ -91,26 +91,27 @@ class TrainedPart:
             if followed[i] and self.spec.dtypes[out] == "float32" and out not in stats
         ]
         self._empty = tensors_of(Blocks(LEAST))
-        self._plans: Recent[tuple[object, ...], Plan] = Recent(MAX_PLANS)
+        self._plans: Recent[tuple[object, ...], Plan | None] = Recent(MAX_PLANS)
         self._alone: Model | None = None
 
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         given = (*tensors, *self.weights)
         taped = torch.is_grad_enabled() and bool(self._seeds) and any(t.requires_grad for t in given)
-        if taped and self._measures and self.seconds is None:
+        plan = self.plan(given) if taped else None
+        if plan is not None and self._measures and self.seconds is None:
             ours = self._taped, self.weights
             self.seconds = seconds(ours, (self.peer.run, self.peer.weights), tensors)
         if self.slower:
             return self.noted(list(self.peer.run(tensors, self.peer.weights)))
-        if taped:
-            return list(_Step.apply(self.notes, self.plan(given), self.peer, *given))
+        if plan is not None:
+            return list(_Step.apply(self.notes, plan, self.peer, *given))
         self._alone = self._alone or Model(self.spec, self.threads)
         return self.noted(self._alone(given))
 
     @property
     def halves(self) -> Halves | None:
         """Both passes of the call before, or of one before it."""
-        plans = list(self._plans.values())
+        plans = [plan for plan in self._plans.values() if plan is not None]
         return plans[-1].halves if plans else None
 
     @property
@@ -121,23 +122,27 @@ class TrainedPart:
     def _taped(self, tensors: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Tensor]:
         """Both passes with other weights; no statistics are noted."""
         given = (*tensors, *weights)
-        return list(_Step.apply((), self.plan(given), self.peer, *given))
+        plan = self.plan(given)
+        assert plan is not None
+        return list(_Step.apply((), plan, self.peer, *given))
 
     def noted(self, made: list[Tensor]) -> list[Tensor]:
         """What a pass made, its statistics put into the running ones."""
         _note(self.notes, made)
         return made
 
-    def plan(self, given: Sequence[Tensor]) -> Plan:
-        """Both passes for tensors like these."""
+    def plan(self, given: Sequence[Tensor]) -> Plan | None:
+        """Both passes for tensors like these; None if no output depends on what needs a gradient."""
         key = tuple((t.shape, t.requires_grad) for t in given)
         return self._plans.get(key, lambda: self._make(given))
 
-    def _make(self, given: Sequence[Tensor]) -> Plan:
+    def _make(self, given: Sequence[Tensor]) -> Plan | None:
         spec, names = self.spec, [i.name for i in self.spec.inputs]
         wrt = [i for i, t in enumerate(given) if t.requires_grad and spec.dtypes[names[i]] == "float32"]
         moves = _depends(spec, {names[i] for i in wrt})
-        seeds = [i for i in self._seeds if spec.outputs[i] in moves] or self._seeds
+        seeds = [i for i in self._seeds if spec.outputs[i] in moves]
+        if not seeds:
+            return None
         shapes, of = [tuple(t.shape) for t in given], [spec.labels[i] for i in seeds]
         joint = gradient(spec, [names[i] for i in wrt], shapes, of, unit=False)
         behind = [f"d/{label}" for label in of]

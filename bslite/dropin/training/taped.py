@@ -13,7 +13,7 @@ from bslite.dropin.carried import Carried
 from bslite.dropin.making import check_made
 from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Structure
-from bslite.dropin.traced import Traced, answers
+from bslite.dropin.traced import Traced, answers, fill_caches
 from bslite.errors import BsliteError, UnsupportedError
 from bslite.frontends.torch import strided
 from bslite.frontends.torch.autocast import has_autocast
@@ -52,12 +52,15 @@ def capture(
     if learned := [key for key, p in module.named_parameters() if p.is_complex() and p.requires_grad]:
         raise UnsupportedError(f"model {name!r}: its parameter {learned[0]} is of complex numbers")
     check_hooks(module, backward=True)
+    tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
+    if not (terms.again or carries):
+        with saved_tensors_hooks(_same, _same):
+            fill_caches(module, arguments, tensors, gradients=True)
     shell = shell_of(module, whole=bool(terms.noted or carries))
     carried = Carried(module, shell, carries) if carries else None
     _count_batches(shell, module)
     asking = None if terms.answers is None else Asking(terms.answers)
     traced = Traced(shell, arguments, terms.noted, asking, carried=carried)
-    tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
     try:
         with saved_tensors_hooks(_same, _same), noticing() as noticed:  # the caller's own hooks see no trace
             program = trace(traced.twin, tensors, None, gradients=True)
@@ -69,6 +72,7 @@ def capture(
                 if told:
                     return capture(module, arguments, name, replace(terms, answers=told), carries)
         raise failure(traced.twin, name, e) from e
+    traced.check_assigned(name)
     written = written_parameters(program)
     if learnt := [key for key in written if shell.get_parameter(key).requires_grad]:
         raise UnsupportedError(f"model {name!r}: its forward changes {learnt[0]!r} in place")
@@ -79,11 +83,6 @@ def capture(
         raise UnsupportedError(f"model {name!r}: its forward notes attributes, and changes {written[0]!r}")
     with saved_tensors_hooks(_same, _same):
         traced.check_notes(str(program.graph), terms.before, name, tensors, gradients=True)
-    if traced.assigned:
-        raise UnsupportedError(
-            f"model {name!r}: its forward puts another tensor in the place of buffer {traced.assigned[0]!r} "
-            "(bslite trains one that writes to its buffers, as with copy_)"
-        )
     if noticed:
         raise UnsupportedError(f"model {name!r}: its forward {noticed[0]}")
     check_made(module, program.constants.values(), name)

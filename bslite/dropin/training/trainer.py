@@ -15,7 +15,7 @@ from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import Terms
 from bslite.dropin.inside import CALL
 from bslite.dropin.kept import Kept
-from bslite.dropin.making import making
+from bslite.dropin.making import make_weights
 from bslite.dropin.noted import Noted, Place, settle, untouched
 from bslite.dropin.options import Options
 from bslite.dropin.partition import Part, partition
@@ -66,7 +66,7 @@ class Trained:
     changed: Sequence[Tensor]  # buffers that a call changes
     fixed: Kept  # tensors that parts hold copies of
     draws: bool  # whether numbers are drawn
-    making: Sequence[tuple[Any, torch.nn.Module]]  # hooks that make weights, which others may read, of layers
+    making: Sequence[Callable[[], None]]  # what makes weights of layers, which others may read
     holders: Sequence[dict[str, Any]]  # the attributes that notes go to
 
     def run(
@@ -98,8 +98,8 @@ class Trained:
             if before is not None:
                 torch.set_rng_state(before)
             return instead(error)
-        for hook, layer in self.making:
-            hook(layer, ())
+        for make in self.making:
+            make()
         return self.blueprint.capture.results.build(made, objects, self.holders)
 
     def slower(self) -> bool:
@@ -271,7 +271,7 @@ class Trainer:
             [value(n) for n in dict.fromkeys(changed)],
             Kept(t for t in copied if id(t) not in weights),
             any(map(draws, graph.nodes)),
-            making(self.module),
+            make_weights(self.module),
             captured.results.holders(self.module),
         )
 

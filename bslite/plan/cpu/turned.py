@@ -37,7 +37,8 @@ def turn_in_store(b: CpuBuilder, outputs: Sequence[View]) -> None:
     """Let convolutions write their results to the caller's arrays, where nothing else reads them."""
     for name, y in zip(b.spec.outputs, outputs, strict=True):
         x = b.values[name]
-        if x.buffer == y.buffer or not _turns(x, y) or b.buffers[x.buffer].kind != "arena":
+        held = b.buffers.get(x.buffer)  # none of a constant
+        if x.buffer == y.buffer or held is None or held.kind != "arena" or not _turns(x, y):
             continue
         if sum(b.values[other].buffer == x.buffer for other in b.spec.outputs) > 1:
             continue
