@@ -172,7 +172,7 @@ def capture(module: torch.nn.Module, arguments: Structure, name: str, terms: Ter
     check_hooks(module)
     free_batch, free, known = terms.free_batch, terms.free, terms.known
     if not terms.again:
-        fill_caches(module, arguments, [x.detach() for x in arguments.leaves])
+        fill_caches(module, arguments)
     asking = None if terms.answers is None else Asking(terms.answers)
     shell = shell_of(module, whole=bool(terms.noted))
     traced = Traced(shell, arguments, terms.noted, asking, terms.dtypes or ())

@@ -25,7 +25,7 @@ from bslite.dropin.shell import shell_of
 from bslite.dropin.structure import Before, Returned, Structure, attributes_of, equal
 from bslite.dropin.surroundings import Surroundings
 from bslite.frontends.torch.tracing.asking import Asking, answers_of
-from bslite.frontends.torch.tracing.faithful import aside, called_apart
+from bslite.frontends.torch.tracing.faithful import aside, called_apart, run_before
 from bslite.frontends.torch.tracing.loose import origins
 from bslite.frontends.torch.tracing.reach import held, hidden_modules, modules_in, tensors_within, within
 
@@ -174,14 +174,10 @@ class Traced:
             raise ChangesState(f"model {name!r}: {CHANGES} ({place_name(*min(traced))})")
 
 
-def fill_caches(
-    module: torch.nn.Module, arguments: Structure, tensors: Sequence[torch.Tensor], gradients: bool = False
-) -> None:
-    """Run a module's forward in eager mode before it is traced: what its code keeps for later calls, as
-    functools.cache does, is not to be a trace's stand-ins.
-    """
-    with suppress(Exception), aside(gradients):  # whatever it is, the caller's own call says it
-        called_apart(Traced(shell_of(module), arguments).twin, tensors)
+def fill_caches(module: torch.nn.Module, arguments: Structure) -> None:
+    """Run a module's forward before it is traced: see `run_before`."""
+    with suppress(Exception):  # of a copy, which the trace needs as well
+        run_before(Traced(shell_of(module), arguments).twin, [x.detach() for x in arguments.leaves])
 
 
 def _attributes(hidden: Iterable[torch.nn.Module]) -> list[dict[str, Any]]:

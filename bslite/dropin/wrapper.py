@@ -7,7 +7,6 @@ module is a subclass of the original class with another ``forward``.
 
 import copy
 import functools
-import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -172,7 +171,7 @@ class _Forward:
         if module is None:
             return self._function
         own = module._bslite_forward or module.__dict__.get("forward")
-        return types.MethodType(self._function, module) if own is None else own
+        return self._function.__get__(module, kind) if own is None else own
 
     def __set__(self, module: Any, value: Any) -> None:
         object.__setattr__(module, OWN, value)

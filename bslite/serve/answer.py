@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-from bslite.serve.datatypes import DATATYPES, to_bytes, to_json
+from bslite.serve.datatypes import DATATYPES, made_dtype, to_bytes, to_json
 from bslite.serve.problem import Problem
 from bslite.serve.request import HEADER_LENGTH, InferRequest
 from bslite.spec.ports import Port
@@ -19,7 +19,8 @@ def answer(
     dtypes = {p.name: p.dtype for p in ports}
     tensors, tail = list[dict[str, Any]](), list[bytes]()
     for output, binary in asked.wanted:
-        array, dtype = made[output], dtypes[output]
+        array = made[output]
+        dtype = made_dtype(dtypes[output], array)
         tensor: dict[str, Any] = {"name": output, "datatype": DATATYPES[dtype], "shape": list(array.shape)}
         if binary:
             tail.append(to_bytes(array, dtype))

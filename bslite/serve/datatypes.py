@@ -73,6 +73,11 @@ def _texts(raw: memoryview, count: int, what: str) -> list[str]:
     return made
 
 
+def made_dtype(port: str, array: Array) -> str:
+    """The dtype of an output: the array's, whatever its port, of which a file may declare anything, says."""
+    return array.dtype.name if port != "string" and array.dtype.name in DATATYPES else port
+
+
 def to_bytes(array: Array, dtype: str) -> bytes:
     """The bytes of an array of a port's ``dtype``."""
     if dtype == "string":

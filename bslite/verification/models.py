@@ -148,7 +148,5 @@ def _torch_outputs(
     theirs = _arrays(list(made.values()) if isinstance(made, dict) else made)
     shapes = [[list(getattr(y, "shape", ())) for y in ys] for ys in (theirs, ours)]
     if shapes[0] != shapes[1]:
-        raise InputError(
-            f"verify(): the module's outputs are of shapes {shapes[0]}, the model's of {shapes[1]}"
-        )
+        raise InputError(f"verify(): the module gives shapes {shapes[0]}, expected {shapes[1]}")
     return theirs

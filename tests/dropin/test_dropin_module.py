@@ -330,3 +330,23 @@ def test_a_graph_module(net: Any) -> None:
     for batch in (2, 3, 1):
         agree(fast, net, images(batch))
     by_bslite(fast)
+
+
+class Lazy:
+    """A result that is computed when it is asked for, by a layer."""
+
+    def __init__(self, layer: nn.Module, x: torch.Tensor) -> None:
+        self.layer, self.x = layer, x
+
+
+@pytest.mark.parametrize("made", [Lazy, lambda layer, x: {"layer": layer, "x": x}])
+def test_a_layer_in_a_result_is_the_modules_own(made: Any) -> None:
+    class Net(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> Any:
+            return made(self[1], self[0](x))
+
+    net = Net(nn.Linear(4, 4), nn.Linear(4, 2)).eval()
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    with torch.no_grad():
+        result = fast(torch.randn(3, 4))
+    assert (result["layer"] if isinstance(result, dict) else result.layer) is net[1]

@@ -141,7 +141,7 @@ def through_data(m: Any, x: Tensor) -> Tensor:
 
 LEFT = {
     "changes 'b_mean' in place": shown,
-    "another tensor in the place of buffer 'mean'": assigned,
+    "another tensor in the place of 'mean'": assigned,
     "changes 'a.weight' in place": decayed,
     "in place shows elsewhere": through_data,
 }
@@ -216,3 +216,16 @@ def test_looking_at_a_forward_changes_no_parameter(kind: type[nn.Linear], traini
             x = R(5, 8)
             torch.testing.assert_close(fast(x), peer(x))
             torch.testing.assert_close(net.weight, peer.weight)
+
+
+def test_a_weight_that_a_hook_makes_is_there_after_a_call() -> None:
+    """For penalties: of the old spectral norm, whose vectors move once a call."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.utils.spectral_norm(nn.Linear(8, 6)), nn.Linear(6, 3)).train()
+
+    def run(module: Any, inputs: Any) -> Tensor:
+        made = module(*inputs)
+        (made.square().mean() + module[0].weight.square().sum()).backward()
+        return made
+
+    alike(net, [(R(5, 8),) for _ in range(3)], run)

@@ -306,3 +306,20 @@ def test_a_wrong_input_is_torchs_error() -> None:
         net(R(5, 7))
     with pytest.raises(InputError):
         bslite.report(mlp())
+
+
+def test_what_depends_on_no_gradient_has_none() -> None:
+    class Found(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("bank", torch.randn(6, 4))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.index_select(self.bank, 0, torch.argmax(x @ self.bank.t(), 1))
+
+    net = Found().train()
+    fast = bslite.optimize(net, training=True, tune=False, fallback="silent")
+    x = torch.randn(3, 4, requires_grad=True)
+    made = fast(x)
+    assert not made.requires_grad
+    torch.testing.assert_close(made, net(x))

@@ -83,6 +83,8 @@ def test_run_an_array(call: Any, saved: Path, tmp_path: Path) -> None:
     x = tmp_path / "x.npy"
     np.save(x, np.ones((1, 3, 70, 65), np.float32))
     call("run", str(saved), "--input", str(x))
+    told = call("run", str(saved), "--input", str(x), "--batch", "2", code=2)
+    assert "holds [1, 3, 70, 65], expected [2, 3," in told
     np.save(x, np.ones((1, 3, 70, 65)))
     assert "float64, expected float32" in call("run", str(saved), "--input", str(x), code=2)
 
@@ -103,6 +105,11 @@ def test_run_an_array(call: Any, saved: Path, tmp_path: Path) -> None:
         (("run", *SMALL, "--save", "/nowhere/at/all.npy"), "cannot write"),
         (("warmup", "--all", "--arch", "vgg16"), "--all takes no model"),
         (("dance",), "No such command"),
+        (("run", *SMALL, "--seed", "-1"), "Invalid value for '--seed'"),
+        (("run", "--arch", "squeezenet1_1", "--shape", "-1x3x64x64"), "each size is from 1 to"),
+        (("run", "--arch", "squeezenet1_1", "--shape", f"{10**20}x3x64x64"), "each size is from 1 to"),
+        (("explain", "--arch", "squeezenet1_1", "--shape", f"{10**9}x3x64x64"), "the machine has"),
+        (("stream", "m.safetensors", "--shape", "1x4"), "--shape is for open sizes of ONNX files"),
     ],
 )
 def test_mistakes_are_told(call: Any, arguments: tuple[str, ...], expected: str) -> None:

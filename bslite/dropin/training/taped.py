@@ -54,8 +54,7 @@ def capture(
     check_hooks(module, backward=True)
     tensors = tuple(x.detach().requires_grad_(x.requires_grad) for x in arguments.leaves)
     if not (terms.again or carries):
-        with saved_tensors_hooks(_same, _same):
-            fill_caches(module, arguments, tensors, gradients=True)
+        fill_caches(module, arguments)
     shell = shell_of(module, whole=bool(terms.noted or carries))
     carried = Carried(module, shell, carries) if carries else None
     _count_batches(shell, module)

@@ -26,7 +26,7 @@ from bslite.frontends.torch.sizes import Sizes, plain_inputs, sizes_of, tensor_i
 from bslite.frontends.torch.strided import in_order
 from bslite.frontends.torch.tracing.data import data_followed
 from bslite.frontends.torch.tracing.eager import transformers
-from bslite.frontends.torch.tracing.faithful import aside, called_apart
+from bslite.frontends.torch.tracing.faithful import run_before
 from bslite.frontends.torch.tracing.following import Following, enquires, followed
 from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.numbers import has_numbers, numbers_known, sizes_alone, unsettled
@@ -75,8 +75,7 @@ def capture(module: "torch.nn.Module", example: Example, name: str, dynamic_shap
     check_module(module)
     check_example(example.tensors())
     arguments = arguments_of(module, example)
-    with suppress(Exception), aside(gradients=False):  # its caches are not to keep stand-ins
-        called_apart(module, example.args, example.kwargs)
+    run_before(module, example.args, example.kwargs)
     repeated, shared = repeat_batch(example)
     if dynamic_shapes == "auto":
         if (found := _open(module, example, repeated, shared)) is not None:

@@ -238,7 +238,7 @@ class _Values:
             raise self._cannot(node)
         value = made(twin, *node.args, **named)
         have = value.meta["val"]
-        if dims(have) != dims(want):  # an out= that torch gives another shape
+        if len(named) < len(node.kwargs) and dims(have) != dims(want):  # an out= gets another shape
             raise self._cannot(node)
         return value if have.dtype == want.dtype else made(aten.to.dtype, value, want.dtype)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.serve.datatypes import DATATYPES, to_bytes
+from bslite.serve.datatypes import DATATYPES, made_dtype, to_bytes
 from bslite.serve.model import VERSION, Served
 from bslite.serve.problem import Problem
 from bslite.serve.request import InferRequest
@@ -82,7 +82,7 @@ def _typed(tensor: Any, given: list[str]) -> bytes:
 def results(model: Served, asked: InferRequest, made: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the ModelInferResponse with a model's results by name."""
     dtypes = {p.name: p.dtype for p in model.outputs}
-    wanted = [(name, made[name], dtypes[name]) for name, _ in asked.wanted]
+    wanted = [(name, made[name], made_dtype(dtypes[name], made[name])) for name, _ in asked.wanted]
     return {
         "model_name": model.name,
         "model_version": VERSION,

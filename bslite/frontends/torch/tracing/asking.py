@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
-from bslite.frontends.torch.tracing.faithful import aside, called_apart
+from bslite.frontends.torch.tracing.faithful import run_before
 
 if TYPE_CHECKING:
     import torch
@@ -81,12 +81,7 @@ def answers_of(
     module: "torch.nn.Module", asking: Asking, args: Sequence[Any], gradients: bool = False
 ) -> list[bool | int]:
     """What a module's forward, which ``asking`` listens to, is answered in eager mode; none if it fails."""
-    try:
-        with aside(gradients):
-            called_apart(module, args)
-    except Exception:  # whatever it is, the caller's own call says it
-        return []
-    return list(asking.answers)
+    return list(asking.answers) if run_before(module, args, gradients=gradients) else []
 
 
 def _question(name: str, args: Any, kwargs: Any) -> Any:

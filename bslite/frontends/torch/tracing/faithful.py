@@ -5,7 +5,7 @@ Masks of transformers are an example: some are causal in a trace and not in eage
 
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from bslite.errors import UnsupportedError
@@ -17,7 +17,7 @@ from bslite.frontends.torch.tracing.copies import deep_copy
 from bslite.frontends.torch.tracing.eager import transformers
 from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.noticing import generators
-from bslite.frontends.torch.tracing.parameters import parameters_kept
+from bslite.frontends.torch.tracing.parameters import alias, parameters_kept
 from bslite.frontends.torch.values import is_narrow
 
 if TYPE_CHECKING:
@@ -109,10 +109,22 @@ def aside(gradients: bool) -> Iterator[bool]:
 def written_parameters(program: "torch.export.ExportedProgram") -> list[str]:
     """The parameters that a forward writes to: it is not to run where these are the module's own."""
     own = {s.arg.name: s.target for s in program.graph_signature.input_specs if s.kind.name == "PARAMETER"}
-    graphs = [m.graph for m in program.graph_module.modules() if hasattr(m, "graph")]  # regions, too
-    written = {memory(x) for graph in graphs for node in graph.nodes for x in targets(node)}
-    given = (n for n in program.graph.nodes if n.op == "placeholder" and n.name in own)
-    return [str(own[n.name]) for n in given if memory(n) in written]
+    return [str(own[n.name]) for n in _written(program.graph_module) if n.name in own]
+
+
+def _written(module: Any) -> "list[Node]":
+    """What a graph is given and writes to, also where gradients are off."""
+    given = [n for n in module.graph.nodes if n.op == "placeholder"]
+    places = set[int | None]()
+    for node in module.graph.nodes:
+        places.update(memory(x) for x in targets(node))
+        if node.target is load_torch().ops.higher_order.wrap_with_set_grad_enabled:
+            _, held, *operands = node.args
+            region = getattr(module, str(held.target))
+            inner = [n for n in region.graph.nodes if n.op == "placeholder"]
+            written = _written(region)
+            places.update(memory(x) for x, n in zip(operands, inner, strict=True) if n in written)
+    return [n for n in given if memory(n) in places - {None}]
 
 
 def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
@@ -121,28 +133,29 @@ def _changes_numbers(node: Any, stored: "Collection[Node]") -> bool:
     return any(x.meta["val"].is_floating_point() for x in targets(node) if memory(x) in own)
 
 
+def run_before(
+    module: "torch.nn.Module", args: Sequence[Any], kwargs: Mapping[str, Any] | None = None,
+    gradients: bool = False,
+) -> bool:  # fmt: skip
+    """Run a forward that is going to be traced; whether it did not fail. What its code keeps for later calls,
+    as functools.cache does, is not to be a trace's stand-ins. Nothing else remains of it: one that writes to
+    parameters fails before it does.
+    """
+    own = {id(p): alias(p) for p in module.parameters()}
+    with suppress(Exception), aside(gradients), unchanged(module), parameters_kept(own.values()):
+        deep_copy(module, dict(own))(*_copied(args), **_copied(kwargs or {}))
+        return True
+    return False
+
+
 def called_apart(
     module: "torch.nn.Module", args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
 ) -> Any:
     """What a copy of ``module`` gives for copies of the arguments: its forward may write to all of them, and
-    to attributes and buffers. Parameters share their memory.
-
-    Raises UnsupportedError if the forward writes to a parameter, before it is changed.
+    to attributes and buffers. Parameters are shared: a trace has shown that it writes to none.
     """
-    own = {id(p): _alias(p) for p in module.parameters()}
-    copy = deep_copy(module, dict(own))
-    with parameters_kept(own.values()):
-        return copy(*_copied(args), **_copied(kwargs or {}))
-
-
-def _alias(parameter: "torch.nn.Parameter") -> "torch.nn.Parameter":
-    """Another parameter in the same memory: what becomes of its ``data`` is its own."""
-    kind = load_torch().nn.Parameter
-    if type(parameter) is not kind:
-        return parameter
-    made: torch.nn.Parameter = kind(parameter.detach(), parameter.requires_grad)
-    vars(made).update(vars(parameter))
-    return made
+    copy = deep_copy(module, {id(p): p for p in module.parameters()})
+    return copy(*_copied(args), **_copied(kwargs or {}))
 
 
 def _copied(arguments: Any) -> Any:

@@ -1,6 +1,7 @@
 """A forward that runs to be looked at, and must not write to the parameters that it shares with a module."""
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,24 @@ if TYPE_CHECKING:
 
 
 def parameters_kept(parameters: "Iterable[torch.Tensor]") -> Any:
-    """A context in which operations that would write to ``parameters`` raise UnsupportedError."""
-    return _mode()(set(map(_place, parameters)) - {None})
+    """A context in which operations that would write to ``parameters`` raise UnsupportedError. Control flow
+    of torch's raises there, too: it would be compiled, which is not for such a context.
+    """
+    torch = load_torch()
+    stack = ExitStack()
+    stack.enter_context(torch.compiler.set_stance("force_eager"))
+    stack.enter_context(_mode()(set(map(_place, parameters)) - {None}))
+    return stack
+
+
+def alias(parameter: "torch.nn.Parameter") -> "torch.nn.Parameter":
+    """Another parameter in the same memory: what becomes of its ``data`` is its own."""
+    kind = load_torch().nn.Parameter
+    if type(parameter) is not kind:
+        return parameter
+    made: torch.nn.Parameter = kind(parameter.detach(), parameter.requires_grad)
+    vars(made).update(vars(parameter))
+    return made
 
 
 def _place(value: Any) -> int | None:
