@@ -39,7 +39,7 @@ def drawn(dtype: str, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     "1". EngineError if the machine has no room for them.
     """
     room = math.prod(shape) * (4 if dtype == "float32" else 8)
-    check_room(room, f"drawing random values of shape {list(shape)}")
+    check_room(room, f"random values of shape {list(shape)} take")
     if dtype == "float32":
         return rng.standard_normal(shape, np.float32)
     if dtype.startswith(("float", "bfloat")):

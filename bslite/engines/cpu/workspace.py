@@ -37,7 +37,7 @@ class Memory:
         except IndexError:
             block = None
         if block is None or block.data.size < size + SLACK:
-            check_room(4 * size, "running this model at this size", " for values between layers")
+            check_room(4 * size, "running this model at this size takes", " for values between layers")
             del block  # before there is another one
             data = room(size)
             block = Block(data, data.ctypes.data)
