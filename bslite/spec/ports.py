@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bslite.errors import InputError
-from bslite.spec.room import check_room
+from bslite.errors import EngineError, InputError
+from bslite.spec.room import room
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,12 @@ def drawn(dtype: str, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     """Normal noise; of integers and bools 0 and 1, which are within the range of any table; of texts "0" and
     "1". EngineError if the machine has no room for them.
     """
-    room = math.prod(shape) * (4 if dtype == "float32" else 8)
-    check_room(room, f"random values of shape {list(shape)} take")
+    size = math.prod(shape) * (4 if dtype == "float32" else 8)
+    if size > room():
+        raise EngineError(
+            f"random values of shape {list(shape)} take {size / 2**30:,.1f} GB; "
+            f"the machine has {room() / 2**30:,.1f} GB"
+        )
     if dtype == "float32":
         return rng.standard_normal(shape, np.float32)
     if dtype.startswith(("float", "bfloat")):

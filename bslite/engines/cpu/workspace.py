@@ -8,8 +8,9 @@ import numpy.typing as npt
 from bslite.engines.cpu.constants import SLACK, room
 from bslite.engines.cpu.job import Job
 from bslite.engines.cpu.program import Program
+from bslite.errors import EngineError
 from bslite.plan.cpu.step import CpuPlan
-from bslite.spec.room import check_room
+from bslite.spec.room import room
 
 Array = npt.NDArray[Any]
 
@@ -37,7 +38,7 @@ class Memory:
         except IndexError:
             block = None
         if block is None or block.data.size < size + SLACK:
-            check_room(4 * size, "running this model at this size takes", " for values between layers")
+            check_room(4 * size)
             del block  # before there is another one
             data = room(size)
             block = Block(data, data.ctypes.data)
@@ -87,3 +88,12 @@ class Workspace:
         block, self._block = self._block, None
         if block is not None:
             memory.give(block)
+
+
+def check_room(size: int) -> None:
+    """Raise EngineError if the machine has fewer than ``size`` bytes of memory."""
+    if size > room():
+        raise EngineError(
+            f"running this model at this size takes {size / 2**30:,.1f} GB for values between layers; "
+            f"the machine has {room() / 2**30:,.1f} GB"
+        )
