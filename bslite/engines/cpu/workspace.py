@@ -1,18 +1,16 @@
 """The memory of runs: blocks that all plans of a model share, and what a plan keeps for a run at a time."""
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bslite.engines.cpu.constants import SLACK, room
 from bslite.engines.cpu.job import Job
 from bslite.engines.cpu.program import Program
 from bslite.errors import EngineError
 from bslite.plan.cpu.step import CpuPlan
-
-Array = npt.NDArray[Any]
+from bslite.spec import Array
 
 
 class Block(NamedTuple):
