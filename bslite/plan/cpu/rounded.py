@@ -11,9 +11,8 @@ from bslite.kernels.contracts.cpu.rows import Rounded, RowAxes
 from bslite.kernels.contracts.cpu.tiles import Added
 from bslite.passes import Layer, readers
 from bslite.passes.families import CONVS
-from bslite.plan.core.builder import Halo
 from bslite.plan.core.loops import merged_axes, padded
-from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.core.views import NO_HALO, Halo, View, size_of
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.sharing import share_rows

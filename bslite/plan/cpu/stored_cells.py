@@ -15,9 +15,8 @@ from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.contracts.cpu.tiles import LINE, SplitConv
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
-from bslite.plan.core.builder import Halo
 from bslite.plan.core.plan import accesses
-from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.views import NO_HALO, Halo, View
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.step import CpuBuilder, CpuStep

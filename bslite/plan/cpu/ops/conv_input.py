@@ -6,8 +6,8 @@ from bslite.kernels.contracts.cpu.rows import PICTURE
 from bslite.kernels.contracts.cpu.tiles import TERMS, Reads
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.core.views import NO_HALO, View
-from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params, volume
+from bslite.plan.core.views import NO_HALO, Halo, View
+from bslite.plan.core.windows import Axis, Window, shapes_of_params, volume
 from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.on_tiles.picture import rows_of_windows
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
@@ -81,12 +81,7 @@ def _in_place(b: CpuBuilder, layer: Layer, window: Window, of: Sum) -> View | No
 
 def _zeros(rows: Axis, cols: Axis) -> Halo:
     """Those around an image that windows reach."""
-
-    def after(axis: Axis) -> int:
-        last = axis.start + (axis.made - 1) * axis.stride + (axis.taps - 1) * axis.dilation
-        return max(0, last + 1 - axis.have)
-
-    return max(0, -rows.start), max(0, -cols.start), after(rows), after(cols)
+    return rows.before, cols.before, rows.after, cols.after
 
 
 def _in_order(x: View) -> bool:
