@@ -15,13 +15,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import origin, output
+from benchmarks import origin, output, rivals
 from benchmarks.tables import geometric_mean, ms, ratio, table
 from bslite.spec import Array
 
@@ -119,11 +119,7 @@ def work(engine: str, model: str, threads: int, niced: bool) -> None:
 def _call(engine: str, model: str, threads: int) -> Any:
     x = np.load(Path(model).with_suffix(".npy"))
     if engine == ORT:
-        import onnxruntime as ort
-
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = rivals.onnxruntime_session(model, threads)
         feed = {session.get_inputs()[0].name: x}
         return lambda: session.run(None, feed)[0]
     if engine == OPENVINO:
@@ -205,11 +201,6 @@ def _exported(name: str, folder: Path) -> Path:
     return path
 
 
-def as_dict(results: Sequence[Result], limits: Any, header: dict[str, Any]) -> dict[str, Any]:
-    """Everything, ready for JSON."""
-    return {**header, "results": [asdict(r) for r in results]}
-
-
 def markdown(results: Sequence[Result], limits: Any, header: dict[str, Any]) -> str:
     """A table for usual and one for niced processes."""
     engines = header["options"]["engines"]
@@ -247,10 +238,7 @@ def _ahead(result: Result, engine: str, rivals: Sequence[str]) -> float:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print tables. The exit code is 1 if an answer is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.busy", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("busy", __doc__)
     parser.add_argument(
         "--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS), metavar="NAME"
     )
@@ -265,7 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.worker:
         work(**json.loads(options.worker))
         return 0
-    run = output.Run("busy", options, as_dict, markdown)
+    run = output.Run("busy", options, output.as_dict, markdown)
     loads = [(count, niced) for niced in (False, True) for count in options.busy]
     with tempfile.TemporaryDirectory() as folder:
         for name in options.networks:

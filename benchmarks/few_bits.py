@@ -9,14 +9,14 @@ import argparse
 import statistics
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 import bslite
-from benchmarks import output
+from benchmarks import output, rivals
 from benchmarks.blocks import SECONDS, in_blocks
 from benchmarks.peers.nets import distance
 from benchmarks.tables import ms, ratio, table
@@ -64,11 +64,7 @@ class Result:
 
 def session(model: Any, threads: int) -> Callable[[Array], Array]:
     """onnxruntime's run of a model."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    made = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    made = rivals.onnxruntime_session(model.SerializeToString(), threads)
     return lambda x: made.run(None, {"x": x})[0]
 
 
@@ -93,11 +89,6 @@ def compared(bits: int, rows: Sequence[int], options: argparse.Namespace) -> lis
     return found
 
 
-def as_dict(results: Sequence[Result], limits: None, header: dict[str, Any]) -> dict[str, Any]:
-    """Everything, ready for JSON."""
-    return {**header, "results": [asdict(r) for r in results]}
-
-
 def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) -> str:
     """A row for each number of bits and of rows."""
     rows = []
@@ -115,17 +106,14 @@ def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print a table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.few_bits", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("few_bits", __doc__)
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2 * SECONDS, help="of a block")
     output.add_options(parser, plot=False)
     options = parser.parse_args(arguments)
-    run = output.Run("few_bits", options, as_dict, markdown)
+    run = output.Run("few_bits", options, output.as_dict, markdown)
     for bits in BITS:
         for result in compared(bits, ROWS, options):
             run.add(result, f"{bits} bits, {result.rows} rows")

@@ -7,12 +7,20 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks import origin
 from bslite import cache
+
+
+def parser(benchmark: str, description: str | None) -> argparse.ArgumentParser:
+    """The parser of ``python -m benchmarks.benchmark``, whose help shows the description as it is written."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{benchmark}", description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
 
 
 def add_options(parser: argparse.ArgumentParser, plot: bool = True) -> None:
@@ -34,6 +42,11 @@ def picture(name: str) -> Path:
             'plots need matplotlib: pip install -c constraints.txt -e ".[bench]"'
         )
     return path
+
+
+def as_dict(results: Iterable[Any], limits: Any, header: dict[str, Any]) -> dict[str, Any]:
+    """Everything, ready for JSON: results that are records, with no limits."""
+    return {**header, "results": [asdict(r) for r in results]}
 
 
 @dataclass

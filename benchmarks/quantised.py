@@ -5,20 +5,19 @@ tools, statically in several forms. Where the processor has no VNNI, onnxruntime
 bytes in 16 bits, which saturates; bslite's sums are exact in every form.
 """
 
-import argparse
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import bslite
-from benchmarks import output
+from benchmarks import output, rivals
 from benchmarks.peers import nets
 from benchmarks.tables import median_ratio, ms, ratio, table
 from bslite.spec import Array
@@ -73,11 +72,7 @@ def cpu_seconds(call: Callable[[], Any]) -> float:
 
 def compared(path: Path, rounds: int) -> tuple[list[float], list[float]]:
     """Seconds of bslite and of onnxruntime, one for each round."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = rivals.onnxruntime_session(str(path), 1)
     spec = bslite.from_onnx(path)
     x = np.random.default_rng(1).standard_normal((1, 3, SIDE, SIDE)).astype(np.float32)
 
@@ -103,11 +98,6 @@ class Result:
     ratio: float
 
 
-def as_dict(results: Sequence[Result], limits: None, header: dict[str, Any]) -> dict[str, Any]:
-    """Everything, ready for JSON."""
-    return {**header, "results": [asdict(r) for r in results]}
-
-
 def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) -> str:
     """A row for each form."""
     rows = [[r.form, ms(r.ours), ms(r.theirs), ratio(r.ratio)] for r in results]
@@ -117,14 +107,11 @@ def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure all forms and print a table."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.quantised", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("quantised", __doc__)
     parser.add_argument("--rounds", type=int, default=25)
     output.add_options(parser, plot=False)
     options = parser.parse_args(arguments)
-    run = output.Run("quantised", options, as_dict, markdown)
+    run = output.Run("quantised", options, output.as_dict, markdown)
     with tempfile.TemporaryDirectory() as folder:
         source, made = Path(folder, "source.onnx"), Path(folder, "made.onnx")
         export(source)

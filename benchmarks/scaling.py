@@ -7,7 +7,6 @@ All processes are on this machine and share its cores, each computes with one th
 each on a machine of its own, are modelled, and say so.
 """
 
-import argparse
 import multiprocessing
 import os
 import socket
@@ -220,10 +219,7 @@ def markdown(results: Sequence[Result], limits: None, header: dict[str, Any]) ->
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure, model, and print both with the model's error."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scaling", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("scaling", __doc__)
     known = training.NAMES
     parser.add_argument("--networks", nargs="+", choices=known, default=["resnet18"], metavar="NAME")
     parser.add_argument("--batch", type=int, default=2, help="of each process")

@@ -10,8 +10,9 @@ import pytest
 
 pytest.importorskip("uvicorn")
 
+from benchmarks import output
 from benchmarks.plot import DRAWINGS
-from benchmarks.serving.command import Result, as_dict, cases, main, markdown, merged
+from benchmarks.serving.command import Result, cases, main, markdown, merged
 from benchmarks.serving.load import Client, Taken, closed, poisson, request
 from benchmarks.serving.server import Case, close
 
@@ -116,7 +117,7 @@ def test_rounds_become_medians_and_a_table() -> None:
 
 
 def test_the_picture_has_a_panel_for_each_way() -> None:
-    data = json.loads(json.dumps(as_dict(results(), None, HEADER)))
+    data = json.loads(json.dumps(output.as_dict(results(), None, HEADER)))
     drawn = DRAWINGS["serving"](data)
     titles = [axis.get_title() for axis in drawn.axes]
     assert titles == ["perceptron, 1 run of 2 threads", "perceptron, 2 runs of 1 thread"]

@@ -5,7 +5,6 @@ Before anything is timed, all gradients of a step of bslite have to be as near t
 eager, up to a factor.
 """
 
-import argparse
 import random
 import statistics
 import sys
@@ -195,10 +194,7 @@ def _memory(results: Sequence[Result]) -> str:
 
 def main(arguments: list[str] | None = None, compare: Callable[..., Result] | None = None) -> int:
     """Measure all networks and print tables. The exit code is 1 if bslite fails or is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.training", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("training", __doc__)
     parser.add_argument("--networks", nargs="+", choices=steps.NAMES, default=steps.NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, nargs="+", default=[16])
     parser.add_argument("--side", type=int, default=224, help="rows and columns of an image")

@@ -219,10 +219,11 @@ class Recent(Generic[K, V]):
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of ``key``, made if there is none: by one thread, while the others wait."""
+        if (found := self.find(key)) is not None:
+            return found
         with self._lock:
-            if (found := self.find(key)) is not None:
-                return found
-            return self.put(key, make())
+            found = self.find(key)  # another thread may have made it meanwhile
+            return self.put(key, make()) if found is None else found
 
     def put(self, key: K, value: V) -> V:
         """Keep ``value``, and return it."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 from bslite import ops
 from bslite.errors import InputError
 from bslite.registry import Registry
+from bslite.spec import Array
 
-Array = npt.NDArray[Any]
 Function = Callable[..., Array]
 FUNCTIONS: Registry[Function] = Registry("reference function")
 

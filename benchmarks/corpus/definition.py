@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import bslite
+from benchmarks import rivals
 from bslite.spec import Array
 from bslite.verification import check, relative_error
 
@@ -31,12 +32,7 @@ def rounds_at_run_time(path: Path) -> bool:
 
 def careful(path: Path, feed: Mapping[str, Array]) -> list[Any]:
     """onnxruntime's outputs of sums that do not saturate, with all rows of a batch rounded together."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 4
-    options.add_session_config_entry(EXACT, "1")
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = rivals.onnxruntime_session(str(path), 1, quiet=True, entries={EXACT: "1"})
     made: list[Any] = session.run(None, dict(feed))
     return made
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 import bslite
+from benchmarks import rivals
 from benchmarks.blocks import in_blocks
 from benchmarks.corpus.definition import SAME, careful, in_float32, rounds_at_run_time, verdict
 from benchmarks.corpus.inputs import Unfeedable, candidates, redrawn
 from benchmarks.corpus.sources import File
-from benchmarks.rivals import Times
 from bslite.cli.timing import medians
 from bslite.errors import BsliteError
 from bslite.spec import Array
@@ -30,7 +30,7 @@ TINY_ANSWER = 1e-6  # numbers below are as good as zero when two answers are tol
 
 
 @dataclass
-class Result(Times):
+class Result(rivals.Times):
     """A file at one size. ``failures``: of onnxruntime, what it does not run; of bslite, what is wrong."""
 
     file: str
@@ -63,11 +63,7 @@ class Theirs:
     """onnxruntime's session of a file."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.log_severity_level = threads, 4
-        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.session = rivals.onnxruntime_session(str(path), threads, quiet=True)
         self.outputs = [o.name for o in self.session.get_outputs()]
 
     def run(self, feed: Mapping[str, Array]) -> list[Any]:

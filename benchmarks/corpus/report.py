@@ -20,7 +20,7 @@ def markdown(results: Sequence[Result], threads: int, header: dict[str, Any]) ->
     head += ["first use, ms", "onnxruntime's", "bslite, ms", "onnxruntime, ms", "ratio"]
     return document(
         table(head, [_row(r) for r in results if THEIRS not in r.failures], left=2),
-        _counts(results, threads),
+        _counts(results),
         "`loads`: as it is, with no example of its sizes. `right`, by the `judge` float64: bslite's error "
         "(relative L2) is at most four times onnxruntime's. `definition`: the same for a model that rounds "
         "by scales it computes, where onnxruntime's sums of bytes saturate as they are timed: its error is "
@@ -41,7 +41,7 @@ def _row(r: Result) -> list[str]:
     return [*row, ms(r.seconds.get(OURS), 2), ms(r.seconds.get(THEIRS), 2), ratio(r.ratio)]
 
 
-def _counts(results: Sequence[Result], threads: int) -> str:
+def _counts(results: Sequence[Result]) -> str:
     """How many files load, how many are right, and the mean ratio over files (over sizes, of one file)."""
     by_file: dict[str, list[Result]] = {}
     for r in results:

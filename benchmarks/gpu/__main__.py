@@ -126,11 +126,7 @@ def _parts(options: argparse.Namespace, device: Host) -> Iterator[tuple[str, Ite
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.gpu",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = output.parser("gpu", __doc__)
     output.choice(parser, "--nets", NETS)
     parser.add_argument("--batch", nargs="+", type=int, default=list(BATCHES), help="(default: 1 16 128)")
     parser.add_argument("--depth", nargs="+", type=int, default=list(DEPTHS), help="of the stacks")

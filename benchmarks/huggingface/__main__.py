@@ -7,7 +7,6 @@ first of another size, and torch's time divided by bslite's, of wall time in blo
 answer is wrong.
 """
 
-import argparse
 import sys
 
 import bslite
@@ -19,10 +18,7 @@ from benchmarks.huggingface.models import NAMES, made
 
 def main(arguments: list[str] | None = None) -> int:
     """Examine every model whose library is installed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.huggingface", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("huggingface", __doc__)
     parser.add_argument("--models", nargs="+", choices=NAMES, default=NAMES, metavar="NAME")
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--length", type=int, default=128, help="tokens of a text")

@@ -76,7 +76,7 @@ def _one(
         worst = max(checked, key=lambda c: abs(c.error))
         run.note(f"{net.name}: simulator off by at most {100 * worst.error:+.1f} % ({report.setting(worst)})")
     else:
-        made = simulated(net, found, cores, available_cores())
+        made = simulated(net, found, cores)
     for result in made:
         over = ", ".join(f"{who} {result.over_best(who):.3f}" for who in result.chosen)
         run.add(result, f"{net.name}, {cores} cores, {part}, {result.target}: over the best: {over}")

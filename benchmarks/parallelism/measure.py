@@ -143,7 +143,7 @@ def measured_here(
     return results, checked
 
 
-def simulated(net: Prepared, found: Works, cores: int, here: int) -> list[Result]:
+def simulated(net: Prepared, found: Works, cores: int) -> list[Result]:
     """Both targets by exhaustive search in the simulator."""
     host, results = host_for(cores, 0), []
     for target in TARGETS:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from benchmarks import rivals
 from benchmarks.peers.nets import Net
 from benchmarks.rivals import Unavailable
 from bslite.spec import Array
@@ -126,14 +127,7 @@ class OnnxRuntime(Engine):
     name = "onnxruntime"
 
     def __init__(self, net: Net, threads: int) -> None:
-        import onnxruntime as ort
-
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-        self.session = ort.InferenceSession(str(net.onnx), options, providers=["CPUExecutionProvider"])
+        self.session = rivals.onnxruntime_session(str(net.onnx), threads)
         self.feed = {self.session.get_inputs()[0].name: net.x}
 
     def __call__(self) -> Any:

@@ -137,11 +137,6 @@ async def capacity(name: str, path: Path, options: Any) -> float:
     return len(taken.latencies) / taken.seconds
 
 
-def as_dict(results: Sequence[Result], limits: Any, header: dict[str, Any]) -> dict[str, Any]:
-    """Everything, ready for JSON."""
-    return {**header, "results": [asdict(r) for r in results]}
-
-
 def merged(results: Sequence[Result]) -> list[Result]:
     """One result for each net, case and load: medians over the rounds."""
     groups: dict[Any, list[Result]] = {}
@@ -207,10 +202,7 @@ def _table(name: str, load: float, results: Sequence[Result]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Measure and print tables. The exit code is 1 if an answer is wrong or a request fails."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.serving", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = output.parser("serving", __doc__)
     output.choice(parser, "--nets", nets.NETS)
     output.choice(parser, "--engines", ENGINES)
     parser.add_argument("--threads", type=int, default=2, help="of all streams together")
@@ -226,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.worker:
         work(**json.loads(options.worker))
         return 0
-    run = output.Run("serving", options, as_dict, markdown)
+    run = output.Run("serving", options, output.as_dict, markdown)
     if options.resume and options.json and options.json.exists():
         run.results = [Result(**r) for r in json.loads(options.json.read_text())["results"]]
     order = random.Random(options.seed)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import origin
+from benchmarks import origin, rivals
 from bslite.spec import Array
 
 OURS, RIVAL = "bslite", "onnxruntime"
@@ -44,13 +44,9 @@ class OnnxRuntime:
     pieces = ("engine: onnxruntime",)
 
     def __init__(self, path: str, threads: int) -> None:
-        import onnxruntime as ort
-
         from bslite.onnx.model import OnnxModel
 
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        self._session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        self._session = rivals.onnxruntime_session(path, threads)
         self._bslite_model = OnnxModel(path)
         self.inputs, self.outputs = self._bslite_model.inputs, self._bslite_model.outputs
 

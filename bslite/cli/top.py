@@ -13,10 +13,10 @@ def top_classes(scores: Array, count: int = 5) -> list[tuple[int, float]]:
     return [(int(i), float(share[i])) for i in np.argsort(-share, kind="stable")[:count]]
 
 
-def top_table(columns: dict[str, Array], count: int = 5) -> Table:
+def top_table(columns: dict[str, Array]) -> Table:
     """The top classes and their shares, a column for each row of scores; four columns fit 80 characters."""
     table = Table("class", *columns, box=None, padding=(0, 2))
-    ranked = [top_classes(scores, count) for scores in columns.values()]
+    ranked = [top_classes(scores) for scores in columns.values()]
     for rank, row in enumerate(zip(*ranked, strict=True), 1):
         table.add_row(f"no. {rank}", *(f"{index}  {100 * share:.2f} %" for index, share in row))
     return table

@@ -25,7 +25,6 @@ VARIES = (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)  # what of 
 #: parameters are others, as the stand-ins of a trace are. And the mark of transformers' hooks.
 APART = ("_flat_weights", "_flat_weight_refs", "_output_capturing_hooks_installed")
 OWN = vars(torch.nn.Module()).keys()  # what torch itself keeps on a layer
-DEPTH = 6  # of containers and objects
 CHANGES = "its forward changes attributes of the module"
 
 

@@ -39,7 +39,7 @@ def unless_empty(model: Call, graph: Graph, part: Part, value_of: Callable[[str]
 
     ``value_of``: the present parameter or buffer by the name that the export gave it.
     """
-    sizes = _sizes(graph, part)
+    sizes = _sizes(part)
     between = {*_with_between(graph.nodes, {*part.nodes, *sizes})} - {*part.nodes, *sizes}
     if not between <= {*graph.hollow}:
         return model  # operations of torch's, such as one in place, are not done twice
@@ -58,7 +58,7 @@ def unless_empty(model: Call, graph: Graph, part: Part, value_of: Callable[[str]
     return call
 
 
-def _sizes(graph: Graph, part: Part) -> set[Node]:
+def _sizes(part: Part) -> set[Node]:
     """The nodes outside the part that make the sizes it reads."""
     found = set[Node]()
     waiting = [a for n in part.nodes for a in n.all_input_nodes]

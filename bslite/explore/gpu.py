@@ -150,12 +150,12 @@ def space(problem: Recurrent, machine: GpuMachine) -> Space:
     )
 
 
-def estimate(problem: Recurrent, machine: GpuMachine, point: Point, work: Work | None = None) -> Estimate:
-    """Seconds of the run at this point; ``work`` is what a block does in a step, where a kernel is known."""
+def estimate(problem: Recurrent, machine: GpuMachine, point: Point) -> Estimate:
+    """Seconds of the run at this point."""
     costs = Costs()
     for i in range(problem.layers):
         layer = problem.layer(i)
-        _add_layer(layer, machine, point, work or _ideal(layer, machine, point), costs)
+        _add_layer(layer, machine, point, _ideal(layer, machine, point), costs)
     units, inputs = point.number("units"), str(point["inputs"])
     blocks = -(-problem.hidden // units)
     notes: dict[str, float | str] = {

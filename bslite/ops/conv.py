@@ -26,12 +26,23 @@ def conv_attrs(axes: int) -> tuple[Attr, ...]:
     )
 
 
-class Conv(Op):
-    """Base of the convolutions along one to three axes."""
+class AnyConv(Op):
+    """Base of the convolutions along one to three axes, of numbers of any kind."""
 
     kind = Kind.CONTRACTION
-    params = {"weight": True, "bias": False}
     axes: ClassVar[int]  # that a window moves along
+
+    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
+        if self.axes > 2:
+            return None
+        r = params["weight"][2]
+        return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
+
+
+class Conv(AnyConv):
+    """Base of the convolutions of float32."""
+
+    params = {"weight": True, "bias": False}
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, groups = ins[0], params["weight"], attrs["groups"]
@@ -68,12 +79,6 @@ class Conv(Op):
         )
         by_weight = weight_gradient(x, grad, kernel, at.attrs)
         return {0: by_x, "weight": by_weight, "bias": grad.sum(0, *range(2, 2 + self.axes))}
-
-    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if self.axes > 2:
-            return None
-        r = params["weight"][2]
-        return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
 
 
 def weight_gradient(x: Value, grad: Value, kernel: Shape, attrs: Attrs) -> Value:

@@ -103,9 +103,6 @@ class Op:
     #: Takes indices or makes integers that can turn out wrong only while running: the engine then raises.
     may_fail: ClassVar[bool] = False
     sums_images: ClassVar[bool] = False  # its value is a sum over the images of a batch
-    by_parts: ClassVar[bool] = (
-        False  # its gradient is that of the nodes it is where its parameters are values
-    )
     cost: ClassVar[int] = 0  # flops per element of the output, where those are all alike
 
     @property

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 from bslite.errors import SpecError
 from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.conv import LAYOUTS, TAPS, conv_attrs, conv_case
-from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, RowMap, Shape, declare
+from bslite.ops.conv import LAYOUTS, TAPS, AnyConv, conv_attrs, conv_case
+from bslite.ops.core import Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 
 Numbers = tuple[float, float, float, float]
 #: Forms of cells -> the channels that share one.
@@ -137,13 +137,11 @@ class Pairs(Op):
         return attrs["axis"] % ranks[0] != 0
 
 
-class IntConv(Op):
-    """Base of the convolutions of integers along one to three axes."""
+class IntConv(AnyConv):
+    """Base of the convolutions of integers."""
 
-    kind = Kind.CONTRACTION
     arity = (1, 2)
     params = PARAMS
-    axes: ClassVar[int]
 
     def shape(self, ins: Sequence[Shape], params: ParamShapes, attrs: Attrs) -> Shape:
         x, w, groups = ins[0], params["weight"], attrs["groups"]
@@ -187,12 +185,6 @@ class IntConv(Op):
     def flops(self, ins: Sequence[Shape], out: Shape, params: ParamShapes, attrs: Attrs) -> int:
         k, *terms = params["weight"]
         return 2 * out[0] * math.prod(out[2:]) * k * math.prod(terms)
-
-    def rows(self, params: ParamShapes, attrs: Attrs) -> RowMap | None:
-        if self.axes > 2:
-            return None
-        r = params["weight"][2]
-        return RowMap(attrs["stride"][0], attrs["padding"][0], attrs["dilation"][0] * (r - 1) + 1)
 
 
 def int_case(label: str, x: Shape, k: int, *kernel: int, roles: Sequence[str] = (), **attrs: Any) -> Case:

@@ -88,12 +88,20 @@ class RepeatBatch(Op):
     ]
 
 
-class Flatten(Op):
+class Reshaped(Op):
+    """Base of ops that keep the elements and their order, and give them another shape."""
+
+    kind = Kind.MOVEMENT
+    carries = True
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {0: grad.reshape(*at.inputs[0].shape)}
+
+
+class Flatten(Reshaped):
     """The axes ``start_axis`` to ``end_axis``, both included, made one."""
 
     name = "flatten"
-    kind = Kind.MOVEMENT
-    carries = True
     attrs = (Attr("start_axis", a.integer(), 1), Attr("end_axis", a.integer(), -1))
     torch_name = "flatten"
     onnx_name = "Flatten"
@@ -109,9 +117,6 @@ class Flatten(Op):
     def keeps_images_apart(self, ranks: Sequence[int], attrs: Attrs) -> bool:
         return attrs["start_axis"] % ranks[0] != 0
 
-    def vjp(self, at: Applied, grad: Value) -> Gradients:
-        return {0: grad.reshape(*at.inputs[0].shape)}
-
     samples = [
         Case("image", [(2, 5, 3, 4)]),
         Case("one pixel", [(3, 17, 1, 1)]),
@@ -122,15 +127,13 @@ class Flatten(Op):
     ]
 
 
-class Reshape(Op):
+class Reshape(Reshaped):
     """The same elements, row-major, in another shape; -1 is inferred, 0 copies the input's size (as ONNX).
 
     Below -1 the size of any axis of the input is copied: -2 that of axis 0, -3 that of axis 1.
     """
 
     name = "reshape"
-    kind = Kind.MOVEMENT
-    carries = True
     attrs = (Attr("shape", a.ints(), doc="at most one -1"),)
     torch_name = "reshape"
     onnx_name = "Reshape"
@@ -151,9 +154,6 @@ class Reshape(Op):
                 f"op 'reshape': the input {list(x)} has {have} elements, which do not fill {list(given)}"
             )
         return tuple(out)
-
-    def vjp(self, at: Applied, grad: Value) -> Gradients:
-        return {0: grad.reshape(*at.inputs[0].shape)}
 
     samples = [
         case("flatten", (2, 3, 4), shape=(2, 12)),

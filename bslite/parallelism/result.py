@@ -22,11 +22,6 @@ class Row:
     simulated: Estimate | None = None
     measured: Estimate | None = None
 
-    @property
-    def best_known(self) -> Estimate:
-        """What was measured, else simulated, else priced."""
-        return self.measured or self.simulated or self.priced
-
 
 @dataclass(frozen=True)
 class Found:

@@ -11,10 +11,9 @@ import numpy as np
 
 from bslite.passes.channels import channel_vector, scaled_weight, shifted_bias, trailing_array
 from bslite.passes.draft import Draft
-from bslite.passes.families import CONVS, MOVES, TRANSPOSED
+from bslite.passes.families import MOVES, SCALED
 from bslite.spec import Array, Node
 
-PRODUCTS = (*CONVS, *TRANSPOSED, "linear")
 NORMS = ("layer_norm", "rms_norm", "group_norm", "batch_norm")
 #: Scales beyond these would take weights out of float32's range.
 SMALLEST, LARGEST = 1e-15, 1e15
@@ -42,7 +41,7 @@ def constants_into_layer(draft: Draft, node: Node) -> bool:
     """A layer times or plus constants, of a number per channel, as a layer with other parameters."""
     found = scale_shift(draft, node)
     before = draft.alone(found[0]) if found else None
-    if found is None or before is None or before.op not in (*PRODUCTS, *NORMS):
+    if found is None or before is None or before.op not in (*SCALED, *NORMS):
         return False
     if not draft.alike(before.name, node.name):
         return False
@@ -62,7 +61,7 @@ def _with_constants(
     if scale is not None and not ((np.abs(scale) > SMALLEST) & (np.abs(scale) < LARGEST)).all():
         return None
     params = {role: draft.param(key) for role, key in before.params.items()}
-    if scale is not None and before.op in PRODUCTS and _of_integers(params["weight"]):
+    if scale is not None and before.op in SCALED and _of_integers(params["weight"]):
         return None
     roles = ["bias"] if shift is not None or "bias" in before.params else []
     roles += ["weight"] if scale is not None else []
@@ -88,7 +87,7 @@ def _absorbed(
     made: Array | float
     if role == "bias":
         made = shifted_bias(params, factor, 0.0 if shift is None else shift)
-    elif layer.op in PRODUCTS:
+    elif layer.op in SCALED:
         assert scale is not None
         made = scaled_weight(layer, params["weight"], scale)
     else:
@@ -107,7 +106,7 @@ def constants_behind_moves(draft: Draft, node: Node) -> bool:
     while moved is not None and axis is not None and moved.op in MOVES:
         axis = _axis_before(draft, moved, axis)
         moved = draft.alone(moved.inputs[0])
-    if moved is None or axis is None or moved.op not in PRODUCTS:
+    if moved is None or axis is None or moved.op not in SCALED:
         return False
     rank = len(draft.shape(moved.name))
     if axis != (rank - 1 if moved.op == "linear" else 1):

@@ -3,6 +3,8 @@
 CONVS = ("conv1d", "conv2d", "conv3d")
 INT_CONVS = ("int_conv1d", "int_conv2d", "int_conv3d")
 TRANSPOSED = ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+#: Whose weights can take a scale of their output.
+SCALED = (*CONVS, *TRANSPOSED, "linear")
 UPDATES = ("conv1d_grad_weight", "conv2d_grad_weight", "conv3d_grad_weight")
 POOLS = tuple(
     f"{pool}{axes}d"

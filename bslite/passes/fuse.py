@@ -8,7 +8,7 @@ from bslite.ops import REGISTRY, Kind
 from bslite.ops.activation import Activation
 from bslite.ops.binary import Binary
 from bslite.passes.families import CONVS, POOLS, TRANSPOSED
-from bslite.passes.rewrite import readers
+from bslite.passes.rewrite import other_input, readers
 from bslite.spec import ModelSpec, Node
 
 #: Activations a kernel can apply to what it has just computed: one input, one value.
@@ -117,7 +117,7 @@ def _fuse(spec: ModelSpec, norms: bool) -> list[Layer]:
             conv = node.declaration.plain in (*CONVS, *TRANSPOSED)
             what = "a grouped or depthwise convolution" if conv else node.op
             return Reason(what + " cannot add a residual in its store: {} is a layer of its own", (add.name,))
-        other = _other(add, node.name)
+        other = other_input(add, node.name)
         if not shapes[other] == shapes[node.name] == shapes[add.name]:
             return Reason("the sum {} broadcasts; a store adds values of one shape", (add.name,))
         if not _is_main(other, node.name, spec, position, reading, kept):
@@ -136,7 +136,7 @@ def _fuse(spec: ModelSpec, norms: bool) -> list[Layer]:
             if after is None:
                 break
             if after.op == "add" and not (apart := why_not_add(node, after, residual, activation)):
-                residual = _other(after, node.name)
+                residual = other_input(after, node.name)
             elif after.op == "batch_norm" and not (apart := _why_not_affine(node, after, affine, activation)):
                 affine = after
             elif after.op in ACTIVATIONS and not (apart := _why_not_activate(node, after, activation, norms)):
@@ -189,11 +189,6 @@ def _why_not_activate(node: Node, after: Node, activation: Node | None, norms: b
     if activation is not None:
         return Reason("{} is a second activation; a store applies one", (after.name,))
     return None
-
-
-def _other(add: Node, name: str) -> str:
-    """The operand of a sum that is not ``name``."""
-    return add.inputs[1] if add.inputs[0] == name else add.inputs[0]
 
 
 def _adds_in_store(node: Node) -> bool:

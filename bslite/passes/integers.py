@@ -13,6 +13,7 @@ from bslite.ops.integer import AS_IT_IS
 from bslite.passes.channels import channel_vector
 from bslite.passes.draft import Draft
 from bslite.passes.families import INT_CONVS
+from bslite.passes.rewrite import other_input
 from bslite.spec import Array, Node
 
 PRODUCTS = (*INT_CONVS, "int_linear")
@@ -61,10 +62,6 @@ def _per_channel(draft: Draft, product: Node, value: Array | None) -> Array | No
     return None if value is None else channel_vector(value, len(shape), axis, shape[axis])
 
 
-def _other(node: Node, name: str) -> str:
-    return node.inputs[1] if node.inputs[0] == name else node.inputs[0]
-
-
 def _bare(product: Node) -> bool:
     """Whether nothing but a scale follows the sum so far."""
     same = product.attrs["first"] == AS_IT_IS == product.attrs["second"]
@@ -81,7 +78,7 @@ def _scale(draft: Draft, node: Node, product: Node) -> Node | None:
     """Numbers per channel, and for a linear layer one that is computed."""
     if not _bare(product) or "shift" in product.params or not draft.alike(node.name, product.name):
         return None
-    other = _other(node, product.name)
+    other = other_input(node, product.name)
     if "scale" in product.params or (len(product.inputs) > 1 and product.op == "int_linear"):
         return None
     scale = _per_channel(draft, product, draft.constant(other))
@@ -105,7 +102,7 @@ def _factor(draft: Draft, product: Node, name: str) -> tuple[str | None, Array |
     if node is None or node.op != "mul":
         return None, None
     for one in node.inputs:
-        scale = _per_channel(draft, product, draft.constant(_other(node, one)))
+        scale = _per_channel(draft, product, draft.constant(other_input(node, one)))
         if draft.shape(one) == () and scale is not None and draft.place[one] < draft.place[product.name]:
             return one, scale
     return None, None
@@ -113,7 +110,7 @@ def _factor(draft: Draft, product: Node, name: str) -> tuple[str | None, Array |
 
 def _shift(draft: Draft, node: Node, product: Node) -> Node | None:
     """A bias."""
-    constant = draft.constant(_other(node, product.name))
+    constant = draft.constant(other_input(node, product.name))
     if not _bare(product) or "shift" in product.params or not draft.alike(node.name, product.name):
         return None
     shift = _per_channel(draft, product, constant)
@@ -166,7 +163,7 @@ def _multiple(draft: Draft, name: str) -> tuple[str, float]:
     node = draft.nodes.get(name)
     if node is not None and node.op == "mul":
         for one in node.inputs:
-            number = draft.number(_other(node, one))
+            number = draft.number(other_input(node, one))
             if number is not None and draft.shape(one) == draft.shape(name):
                 return one, number
     return name, 1.0
@@ -185,7 +182,7 @@ def _is_rounded(node: Node | None) -> bool:
 def sum_of_rounded(draft: Draft, node: Node) -> bool:
     """``a * own + b * other`` of numbers of 8 bits, where a convolution makes ``a`` alone: in its store."""
     for name in dict.fromkeys(node.inputs):
-        other = _other(node, name)
+        other = other_input(node, name)
         mine, own = _multiple(draft, name)
         theirs, factor = _multiple(draft, other)
         product = draft.alone(mine)

@@ -15,6 +15,11 @@ def readers(spec: ModelSpec) -> dict[str, list[Node]]:
     return found
 
 
+def other_input(node: Node, name: str) -> str:
+    """The operand of a node of two that is not ``name``."""
+    return node.inputs[1] if node.inputs[0] == name else node.inputs[0]
+
+
 def needed(nodes: Sequence[Node], outputs: Iterable[str]) -> list[Node]:
     """The nodes that ``outputs`` depend on, in order."""
     wanted, kept = set(outputs), []

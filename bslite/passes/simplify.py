@@ -14,7 +14,7 @@ from bslite.passes.channels import batch_norm_scale_shift, scaled_weight, shifte
 from bslite.passes.complex import complex_in_parts
 from bslite.passes.draft import Draft
 from bslite.passes.enlarged import fold_enlargements
-from bslite.passes.families import CONVS, TRANSPOSED
+from bslite.passes.families import SCALED
 from bslite.passes.norms import fold_norms_ahead
 from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
@@ -23,8 +23,6 @@ from bslite.passes.rules import apply_rules
 from bslite.passes.shuffled import pixels_outermost
 from bslite.passes.written_out import recognise
 from bslite.spec import Array, ModelSpec, Node
-
-FOLDABLE = (*CONVS, *TRANSPOSED, "linear")
 
 
 def drop_identities(spec: ModelSpec) -> ModelSpec:
@@ -79,7 +77,7 @@ def why_not_folded(
     before = nodes.get(bn.inputs[0])
     if before is None:
         return f"it normalises {bn.inputs[0]}, an input of the model"
-    if before.op not in FOLDABLE:
+    if before.op not in SCALED:
         return f"it normalises {before.name} ({before.op}), which has no weights to fold it into"
     if before.name in spec.outputs:
         return f"{before.name} before it is an output of the model"

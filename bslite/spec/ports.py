@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import EngineError, InputError
-from bslite.spec.room import room
+from bslite.spec.machine import machine_memory
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ def drawn(dtype: str, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     "1". EngineError if the machine has no room for them.
     """
     size = math.prod(shape) * (4 if dtype == "float32" else 8)
-    if size > room():
+    if size > machine_memory():
         raise EngineError(
             f"random values of shape {list(shape)} take {size / 2**30:,.1f} GB; "
-            f"the machine has {room() / 2**30:,.1f} GB"
+            f"the machine has {machine_memory() / 2**30:,.1f} GB"
         )
     if dtype == "float32":
         return rng.standard_normal(shape, np.float32)

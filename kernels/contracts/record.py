@@ -17,6 +17,12 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
+Two = tuple[int, int]
+Three = tuple[int, int, int]
+Four = tuple[int, int, int, int]
+Five = tuple[int, int, int, int, int]
+Six = tuple[int, int, int, int, int, int]
+
 
 class Operand(NamedTuple):
     """Where a tensor begins: a buffer or a constant of the plan, and the first element in it."""

@@ -115,6 +115,14 @@ def test_closing_lets_go_of_the_memory_and_leaves_the_spec_alone() -> None:
     assert repr(m) == f"<CompiledModel {spec.name!r}: closed>"
 
 
+def test_what_the_parts_of_a_module_share_counts_once() -> None:
+    m = bslite.compile(torch.nn.Linear(64, 64).eval())
+    m(noise(5, 64))
+    alone = m.memory["weights"]
+    m(noise(3, 7, 64))  # another rank is another model, of the same packed weights
+    assert m.memory["weights"] == alone > 0
+
+
 def test_releasing_a_spec_makes_the_next_run_start_anew() -> None:
     spec, x = bslite.from_onnx(image_net()), noise(1, 3, 8, 8)
     first = bslite.run(spec, x)

@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 from support.process import printed
@@ -176,6 +177,26 @@ def test_one_thread_makes_a_value() -> None:
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda _: recent.get("key", make), range(32))) == {0}
     assert made == [0]
+
+
+def test_the_value_used_last_is_there_while_another_is_made() -> None:
+    recent: cache.Recent[str, int] = cache.Recent(2)
+    recent.put("last", 1)
+    begun, go_on = Event(), Event()
+
+    def make() -> int:
+        begun.set()
+        assert go_on.wait(60)
+        return 2
+
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(recent.get, "other", make)
+        assert begun.wait(60)
+        try:
+            assert pool.submit(recent.get, "last", lambda: 9).result(timeout=60) == 1
+        finally:
+            go_on.set()
+        assert other.result() == 2
 
 
 def test_a_file_that_cannot_be_used_is_a_warning(tmp_path: Path) -> None:

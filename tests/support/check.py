@@ -4,15 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from bslite import ops, reference
 from bslite.ops import Case, Op
 from bslite.ops.sample import sample
-from bslite.spec import GraphBuilder, ModelSpec
+from bslite.spec import Array, GraphBuilder, ModelSpec
 
-Array = npt.NDArray[Any]
 #: Half a unit in the last place of float32: what two exact answers, each rounded once, may differ by.
 TINY = 2.0**-24
 #: Relative L2 within which two float64 computations of the same thing agree.

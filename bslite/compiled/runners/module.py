@@ -58,11 +58,7 @@ class ModuleRunner:
         return ["engine: the whole module"]
 
     def memory(self) -> dict[str, int]:
-        total = {"weights": 0, "values": 0, "plans": 0}
-        for spec in runner_of(self.model).specs():
-            for what, size in api.memory(spec).items():
-                total[what] += size
-        return total
+        return api.memory(*runner_of(self.model).specs())
 
     def close(self) -> None:
         runner_of(self.model).forget()

@@ -4,17 +4,15 @@ Here are those that every engine has; each adds its own layouts (``engines/*/con
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bslite.engines.common.cells import to_cells
 from bslite.passes import batch_norm_scale_shift
 from bslite.plan import Const
 from bslite.registry import Registry
+from bslite.spec import Array
 
-Array = npt.NDArray[Any]
 RECIPES: Registry[Callable[..., Array]] = Registry("recipe")
 recipe = RECIPES.register  # a decorator: ``f(params, **args) -> array`` under a name
 

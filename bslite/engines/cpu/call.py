@@ -2,16 +2,11 @@
 
 import weakref
 from collections.abc import Sequence
-from typing import Any
-
-import numpy.typing as npt
 
 from bslite.engines.common.cells import inputs_to_cells
 from bslite.engines.cpu.engine import engine_for, prepare
 from bslite.engines.cpu.threads import default_threads
-from bslite.spec import ModelSpec
-
-Array = npt.NDArray[Any]
+from bslite.spec import Array, ModelSpec
 
 
 class Call:

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +15,8 @@ from bslite.kernels.contracts.cpu.tiles import COLS, HALF, LEAST, MOST, PAIR, TE
 from bslite.kernels.cpu.vector.quads import SATURATES
 from bslite.passes.quads import exact_parts
 from bslite.plan import Const
+from bslite.spec import Array
 
-Array = npt.NDArray[Any]
 SLACK = 64  # elements after the data: kernels may over-read by a vector
 LARGE = 1 << 20  # bytes from which on a parameter is not copied without need
 SAMPLE = 64  # rows and columns of a parameter that are looked at first

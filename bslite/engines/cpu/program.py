@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.kernels.contracts.cpu.stack import Stacked
@@ -18,9 +17,7 @@ from bslite.plan.cpu.ops.move import AXES
 from bslite.plan.cpu.scratch import bases_of, own_scratch, stack_arena_at
 from bslite.plan.cpu.step import CpuPlan, CpuStep
 from bslite.plan.cpu.tiling import WIDTHS, sweep
-
-Array = npt.NDArray[Any]
-
+from bslite.spec import Array
 
 #: Whether a plan calls one of these depends on sizes and layouts, not on the model alone.
 BY_SHAPE = ("copy", "halo", "interleave", "stack", "transpose")

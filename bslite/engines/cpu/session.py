@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bslite.cache import Derived
 from bslite.engines.cpu.detect import detect
@@ -16,8 +15,8 @@ from bslite.engines.cpu.workspace import Memory, Workspace
 from bslite.errors import InputError
 from bslite.plan import Const, Plan
 from bslite.plan.cpu.outside import INEXACT
+from bslite.spec import Array
 
-Array = npt.NDArray[Any]
 #: Bytes before the addresses of inputs and outputs in a table of bases: the arena's address.
 FIRST_END = 8
 #: Bytes of a step of a plan: its record, its views, its cells (measured).

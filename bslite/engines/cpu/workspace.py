@@ -1,18 +1,16 @@
 """The memory of runs: blocks that all plans of a model share, and what a plan keeps for a run at a time."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from bslite.engines.cpu.constants import SLACK, room
 from bslite.engines.cpu.job import Job
 from bslite.engines.cpu.program import Program
 from bslite.errors import EngineError
 from bslite.plan.cpu.step import CpuPlan
-from bslite.spec.room import room
-
-Array = npt.NDArray[Any]
+from bslite.spec import Array
+from bslite.spec.machine import machine_memory
 
 
 class Block(NamedTuple):
@@ -92,8 +90,8 @@ class Workspace:
 
 def check_room(size: int) -> None:
     """Raise EngineError if the machine has fewer than ``size`` bytes of memory."""
-    if size > room():
+    if size > machine_memory():
         raise EngineError(
             f"running this model at this size takes {size / 2**30:,.1f} GB for values between layers; "
-            f"the machine has {room() / 2**30:,.1f} GB"
+            f"the machine has {machine_memory() / 2**30:,.1f} GB"
         )

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from bslite.errors import EngineError
 from bslite.explore.gpu import GpuMachine
-
-Array = npt.NDArray[Any]
+from bslite.spec import Array
 
 
 class OutOfMemory(EngineError):

@@ -117,14 +117,14 @@ def strides_of(array: Array) -> Shape:
     return tuple([s // array.itemsize for s in array.strides])
 
 
-def warmup(spec: ModelSpec, shapes: Sequence[Shape] | None = None, device: int = 0) -> list[str]:
+def warmup(spec: ModelSpec, shapes: Sequence[Shape] | None = None) -> list[str]:
     """Compile and load what a model needs, and capture its graph, by two runs on zeros; names of all kernels.
 
     ``shapes`` are the input shapes to plan for, the spec's example shapes if not given.
     """
     given = shapes or [i.example for i in spec.inputs]
     spec.infer_shapes(given)
-    session = engine_for(spec, device).session(given, [contiguous(s) for s in given])
+    session = engine_for(spec).session(given, [contiguous(s) for s in given])
     outputs = [np.empty(shape, np.float32) for shape in session.output_shapes]
     for _ in range(2):
         session.run_host([np.zeros(size_of(tuple(s)), np.int32) for s in given], outputs)

@@ -37,7 +37,7 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
     layers = fuse(spec)
     images = images_of(layers, spec, shapes, machine.threads)
     if images is not None:
-        return _by_phases(layers, spec, images, plan, machine, clock)
+        return _by_phases(layers, images, plan, machine, clock)
     single = one_image(spec, shapes)
     if single is None or not shapes[spec.inputs[0].name]:
         return {}
@@ -82,7 +82,7 @@ def forecasts(spec: ModelSpec, plan: CpuPlan, machine: Machine, clock: float) ->
 
 
 def _by_phases(
-    layers: Sequence[Layer], spec: ModelSpec, images: Images, plan: CpuPlan, machine: Machine, clock: float
+    layers: Sequence[Layer], images: Images, plan: CpuPlan, machine: Machine, clock: float
 ) -> dict[str, Forecast]:
     """Of a model whose layers take images apart between two sums over all of them."""
     prices = Prices(layers, images, machine, {}, ())

@@ -14,7 +14,6 @@ from bslite.frontends.onnx.store import Scaled
 from bslite.frontends.onnx.values import Const, Operand, Value
 from bslite.spec import Array
 
-LARGEST = 2**15 - 1  # of the numbers in a pair
 LEAST = 1 << 18  # weights from which on their bytes count more than what else a linear layer can be
 
 

@@ -117,7 +117,7 @@ def check_read(program: "torch.export.ExportedProgram") -> None:
             raise UnsupportedError(f"bslite takes dense parameters: {spec.target} is {layout}")
 
 
-def _some(items: Sequence[str], most: int = 5) -> str:
+def _some(items: Sequence[str]) -> str:
     """A few of ``items``, and how many more there are."""
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more
+    more = f" and {len(items) - 5} more" if len(items) > 5 else ""
+    return ", ".join(items[:5]) + more

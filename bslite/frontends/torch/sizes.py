@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     import torch
 
 Symbol = Any  # a sympy.Symbol
-#: The file and function of torch that ask which of its libraries computes a convolution. The answer holds for
-#: one library's choice, not for the result.
-QUESTION = ("fake_impls.py", "conv")
 #: Sizes tried where the trace may not hold. Sizes of one are traced as larger ones are.
 PROBES = (*range(2, 10), 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 100, 128, 129, 224, 256, 512)
 
@@ -167,13 +164,6 @@ def asked_by_module(guard: Any) -> bool:
     parts = Path(place.filename).parts
     root = Path(load_torch().__file__).parent.parts
     return parts[: len(root)] != root or not (parts[len(root)].startswith("_") or parts[len(root)] == "fx")
-
-
-def asked_by_convolution(guard: Any) -> bool:
-    """Whether a guard is the answer to `QUESTION`."""
-    place = guard.sloc.framework_loc
-    file, function = QUESTION
-    return place is not None and str(place.filename).endswith(file) and place.name == function
 
 
 def claims(program: Any) -> Sequence[Any]:

@@ -11,11 +11,6 @@ from bslite.reference import FUNCTIONS
 from bslite.spec import Array
 
 
-def labelled(labels: Sequence[Any], place: Array) -> Array:
-    """The label at each place: int64, or texts."""
-    return array_of(labels)[place]
-
-
 def array_of(labels: Sequence[Any]) -> Array:
     """The labels as an array."""
     return np.array(labels, object if any(isinstance(t, str) for t in labels) else np.int64)

@@ -14,10 +14,9 @@ from bslite.plan.core.bands import Crop, Rows, hull
 from bslite.plan.core.concats import Place
 from bslite.plan.core.layouts import innermost
 from bslite.plan.core.plan import Const, Step
-from bslite.plan.core.views import NO_HALO, Buffer, View, channel_axis, contiguous, size_of
+from bslite.plan.core.views import NO_HALO, Buffer, Halo, View, channel_axis, contiguous, size_of
 from bslite.spec import ModelSpec
 
-Halo = tuple[int, int, int, int]
 FLAG_CELLS = 4  # of `kernels.cpu.runtime.flag`: whether it was raised, and a number
 PAGE = 2048  # bytes: at this pixel stride (doubled by a strided layer) a tile's lines share one set of L1
 PAGE_OF_WINDOWS = 1024  # the same where windows move, which read several lines

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from bslite.kernels.contracts.record import Operand
 from bslite.ops import Shape
 
+Halo = tuple[int, int, int, int]  # zeros above, to the left, below and to the right of an image
 NO_HALO = (0, 0, 0, 0)
 
 

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 from bslite.ops import Shape
 from bslite.ops.core import ParamShapes
 from bslite.passes.families import TRANSPOSED
-from bslite.plan.core.views import View
+from bslite.plan.core.views import Halo, View
 from bslite.spec import ModelSpec, Node
-
-Halo = tuple[int, int, int, int]
 
 
 class Axis(NamedTuple):

@@ -174,7 +174,7 @@ def _by_tiles(
             part = (*tile[:-1], 1) if rows and not _full(key, shape) else tile
             within[key] = View(end, 0, part, tuple(run[cut.axis :]))
         plans.append(_tile(b, calls, layers, form, tile, within))
-    bands = _bands(b, cut, [(end, outside[key]) for key, end in ends.items()], calls)
+    bands = _bands(cut, [(end, outside[key]) for key, end in ends.items()], calls)
     reads = [v for v in taken.values() if v.buffer not in b.consts]
     made_step = step(b, Stacked(), cut.images * len(bands), reads, list(stored.values()))
     made_step.plans, made_step.bands, made_step.tiled = tuple(plans), bands, True
@@ -184,9 +184,7 @@ def _by_tiles(
     return True
 
 
-def _bands(
-    b: CpuBuilder, cut: Tiles, ends: Sequence[tuple[str, View]], calls: Sequence[Call]
-) -> tuple[Band, ...]:
+def _bands(cut: Tiles, ends: Sequence[tuple[str, View]], calls: Sequence[Call]) -> tuple[Band, ...]:
     """The tiles of the first image."""
     flags = [End("flags", "flags", 0, 0)] if any(call.flag for call in calls) else []
     return tuple(

@@ -1,6 +1,6 @@
 """Activations and batch norms in the store of a CPU step, as parts of its record."""
 
-from bslite.kernels.contracts.cpu.epilogue import Affine, After, Epilogue
+from bslite.kernels.contracts.cpu.epilogue import Affine, Epilogue
 from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.builder import AnyBuilder
 from bslite.plan.shared.activation import activation
@@ -11,11 +11,6 @@ from bslite.spec import Node
 def epilogue(node: Node | None) -> Epilogue:
     """The fields of an activation in the store: ReLUs and clamps are bounds."""
     return Epilogue.of(activation(node))
-
-
-def after(node: Node | None) -> After:
-    """The fields of an activation after the store; a clamp is one too."""
-    return After.of(activation(node))
 
 
 def affine(b: AnyBuilder, batch_norm: Node | None, unused: Operand) -> Affine:

@@ -7,9 +7,8 @@ from bslite.ops import RowMap
 from bslite.passes import Layer
 from bslite.passes.families import CONVS, INT_CONVS, TRANSPOSED, UPDATES
 from bslite.plan.core.bands import WINDOWED, Crop
-from bslite.plan.core.builder import Halo
 from bslite.plan.core.concats import Place
-from bslite.plan.core.views import NO_HALO
+from bslite.plan.core.views import NO_HALO, Halo
 from bslite.plan.core.windows import shapes_of_params, updated_windows, windows_of
 from bslite.spec import ModelSpec
 

@@ -6,8 +6,8 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from bslite.kernels.contracts.cpu import gemm as contract
-from bslite.kernels.contracts.cpu.gemm import PackPanels, Three
-from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.cpu.gemm import PackPanels
+from bslite.kernels.contracts.record import Operand, Three
 from bslite.passes import Layer
 from bslite.plan.core.views import NO_HALO, View, contiguous
 from bslite.plan.core.windows import Window, volume

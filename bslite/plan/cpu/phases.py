@@ -4,7 +4,7 @@ In training weights are values, and a batch norm needs sums over the batch. So f
 stand work image by image: numbers of channels are computed between them. `in_phases` sorts layers into
 phases: within one, nothing needs a sum that it makes. The gradients of a convolution are one phase: the
 gradient through a batch norm, the gradients of filter and input, what the layer before makes again, and the
-sums of its batch norm. `choose_runs` says which runs of a phase are stacks. Neither looks at the number of
+sums of its batch norm. `_choose_runs` says which runs of a phase are stacks. Neither looks at the number of
 threads, because how a stack is cut may decide the layout, and so the bits, of what lies in it.
 """
 

@@ -11,9 +11,8 @@ from bslite.kernels.contracts.cpu.rows import Rounded, RowAxes
 from bslite.kernels.contracts.cpu.tiles import Added
 from bslite.passes import Layer, readers
 from bslite.passes.families import CONVS
-from bslite.plan.core.builder import Halo
 from bslite.plan.core.loops import merged_axes, padded
-from bslite.plan.core.views import NO_HALO, View, size_of
+from bslite.plan.core.views import NO_HALO, Halo, View, size_of
 from bslite.plan.cpu.ops.move import in_bytes
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.sharing import share_rows
@@ -50,20 +49,20 @@ def cells(numbers: int) -> int:
     return -(-numbers // 2)
 
 
-def rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo = NO_HALO) -> View:
-    """``x`` as cells along ``axis``, which is contiguous, with ``halo`` zeros around it; once for all
+def rounded(b: CpuBuilder, layer: Layer, x: View, halo: Halo = NO_HALO) -> View:
+    """``x`` as cells along axis 1, which is contiguous, with ``halo`` zeros around it; once for all
     layers that read it so.
     """
-    found = rounded_by_makers(b, layer, x, axis, halo)
+    found = rounded_by_makers(b, layer, x, halo)
     if found is None:
-        found = b.rounded[x, axis, halo] = _rounded(b, layer, x, axis, halo)
+        found = b.rounded[x, halo] = _rounded(b, layer, x, halo)
     return found
 
 
-def rounded_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo = NO_HALO) -> View | None:
+def rounded_by_makers(b: CpuBuilder, layer: Layer, x: View, halo: Halo = NO_HALO) -> View | None:
     """`rounded`, where the steps that make x can store it so, else None."""
-    key = x, axis, halo
-    if key not in b.rounded and (stored := stored_by_makers(b, layer, x, axis, halo)) is not None:
+    key = x, halo
+    if key not in b.rounded and (stored := stored_by_makers(b, layer, x, halo)) is not None:
         b.rounded[key] = stored
     return b.rounded.get(key)
 
@@ -73,15 +72,15 @@ def rounded_for_some(b: CpuBuilder, layer: Layer, name: str, halo: Halo) -> View
     steps store it so already, or can without harm to others.
     """
     value = replace(b.values[name], halo=NO_HALO)
-    for (view, axis, zeros), made in b.rounded.items():
+    for (view, zeros), made in b.rounded.items():
         enough = all(have >= need for have, need in zip(zeros, halo, strict=True))
-        if axis == 1 and enough and replace(view, halo=NO_HALO) == value:
+        if enough and replace(view, halo=NO_HALO) == value:
             return made
     others = [n for n in readers(b.spec)[name] if n.name != layer.node.name and n.declaration.plain in CONVS]
     in_place = [n for n in others if max(n.attrs["stride"]) == 1]
     if any(any(n.attrs["padding"]) != (halo != NO_HALO) for n in in_place):
         return None  # cells are stored once, as those want them who read them where they lie
-    return rounded_by_makers(b, layer, b.values[name], 1, halo)
+    return rounded_by_makers(b, layer, b.values[name], halo)
 
 
 def rounded_residual(b: CpuBuilder, layer: Layer, x: View) -> tuple[View, Added]:
@@ -106,15 +105,14 @@ def _first_row(value: View, x: View) -> int | None:
     return first if replace(rows, halo=NO_HALO) == replace(x, halo=NO_HALO) else None
 
 
-def _rounded(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View:
-    depth = x.shape[axis]
-    shape = (*x.shape[:axis], cells(depth), *x.shape[axis + 1 :])
-    y = b.fresh(shape, axis, halo)
-    sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=axis)
+def _rounded(b: CpuBuilder, layer: Layer, x: View, halo: Halo) -> View:
+    images, depth, *rest = x.shape
+    y = b.fresh((images, cells(depth), *rest), 1, halo)
+    sizes, (xs, ys) = merged_axes(x.shape, [x.strides, y.strides], by=1, keep_last=1)
     if len(sizes) - 1 > OUTER:
-        plain = b.fresh(x.shape, axis, NO_HALO)
+        plain = b.fresh(x.shape, 1, NO_HALO)
         b.copy(x, plain)
-        return _rounded(b, layer, plain, axis, halo)
+        return _rounded(b, layer, plain, halo)
     sizes, xs, ys, length = sizes[:-1], xs[:-1], ys[:-1], depth
     if sizes and depth % 2 == 0 and (xs[-1], 2 * ys[-1]) == (depth, depth):
         fitting = range(1, max(1, LONGEST // depth) + 1)

@@ -15,9 +15,8 @@ from bslite.kernels.contracts.cpu.gemm import Conv, Depthwise
 from bslite.kernels.contracts.cpu.tiles import LINE, SplitConv
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
-from bslite.plan.core.builder import Halo
 from bslite.plan.core.plan import accesses
-from bslite.plan.core.views import NO_HALO, View
+from bslite.plan.core.views import NO_HALO, Halo, View
 from bslite.plan.core.windows import volume
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.step import CpuBuilder, CpuStep
@@ -48,13 +47,13 @@ class Made(NamedTuple):
         return whole - self.short * self.strides[-1]
 
 
-def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo) -> View | None:
-    """``x`` as cells along ``axis`` with ``halo`` zeros around it, stored by the steps that make x; None,
+def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, halo: Halo) -> View | None:
+    """``x`` as cells along axis 1 with ``halo`` zeros around it, stored by the steps that make x; None,
     without a change, where not all of them can.
     """
     (wanted,) = accesses([x])
     makers = [s for s in b.steps if any(a.overlaps(wanted) for a in s.writes)]
-    if b.layerwise or axis != 1 or not makers or not all(map(_able, makers)):
+    if b.layerwise or not makers or not all(map(_able, makers)):
         return None
     made = [_made_by(s) for s in makers]
     starts = [s.record.operands()["y"].at - x.offset for s in makers]
@@ -70,7 +69,7 @@ def stored_by_makers(b: CpuBuilder, layer: Layer, x: View, axis: int, halo: Halo
     elif alike:
         before = len(b.steps)
         n, number, *sizes = shape = _shape(x)
-        y = replace(b.fresh((n, number + meet * APART, *sizes), axis, halo), shape=shape)
+        y = replace(b.fresh((n, number + meet * APART, *sizes), 1, halo), shape=shape)
         zeros, b.steps[before:] = b.steps[before:], []
         first_maker = next(i for i, s in enumerate(b.steps) if s is makers[0])
         b.steps[first_maker:first_maker] = zeros  # as everywhere, before who writes the image: see `Access`

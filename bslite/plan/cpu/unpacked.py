@@ -3,9 +3,9 @@
 import math
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.gemm import Two, Unpacked
+from bslite.kernels.contracts.cpu.gemm import Unpacked
 from bslite.kernels.contracts.cpu.sweep import UnpackedSweep
-from bslite.kernels.contracts.record import Operand
+from bslite.kernels.contracts.record import Operand, Two
 from bslite.machine import Machine
 from bslite.passes import Layer
 from bslite.plan.core.views import View

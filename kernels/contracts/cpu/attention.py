@@ -1,11 +1,10 @@
 """The records of attention, by float32 multiply-adds or on tiles of bfloat16. Strides are in bytes."""
 
 from bslite.kernels.contracts.attention import Mask
-from bslite.kernels.contracts.cpu.gemm import Three
 from bslite.kernels.contracts.cpu.sweep import GemmSweep
 from bslite.kernels.contracts.cpu.tiles import OnTiles, TileSweep
 from bslite.kernels.contracts.cpu.update import UpdateSweep
-from bslite.kernels.contracts.record import Operand, Record, StepRecord
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Three
 
 
 class Heads(Record):

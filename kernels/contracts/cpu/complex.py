@@ -3,9 +3,7 @@
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.rows import RowRecord
-from bslite.kernels.contracts.record import Operand, Record, StepRecord
-
-Four = tuple[int, int, int, int]
+from bslite.kernels.contracts.record import Four, Operand, Record, StepRecord
 
 
 class PairLoops(Record):

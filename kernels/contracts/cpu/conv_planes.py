@@ -4,9 +4,7 @@ from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.gemm import Cut
 from bslite.kernels.contracts.cpu.shares import PlaneShares
 from bslite.kernels.contracts.cpu.sweep import PlaneSweep
-from bslite.kernels.contracts.record import Operand, Record, StepRecord
-
-Three = tuple[int, int, int]
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Three
 
 
 class Gathered(Record):

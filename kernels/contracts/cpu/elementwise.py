@@ -3,9 +3,7 @@
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
-from bslite.kernels.contracts.record import Operand, Record, StepRecord, Variant
-
-Four = tuple[int, int, int, int]
+from bslite.kernels.contracts.record import Four, Operand, Record, StepRecord, Variant
 
 
 class Function(Variant):

@@ -3,10 +3,7 @@
 from bslite.kernels.contracts.cpu.cells import Cells
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.sweep import DepthwiseSweep, GemmSweep, Narrow, UnpackedSweep, Widen
-from bslite.kernels.contracts.record import Operand, Record, StepRecord
-
-Two = tuple[int, int]
-Three = tuple[int, int, int]
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Three, Two
 
 
 class Cut(Record):

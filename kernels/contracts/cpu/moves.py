@@ -2,11 +2,7 @@
 
 from typing import ClassVar
 
-from bslite.kernels.contracts.record import Operand, StepRecord, Variant
-
-Four = tuple[int, int, int, int]
-Six = tuple[int, int, int, int, int, int]
-Three = tuple[int, int, int]
+from bslite.kernels.contracts.record import Five, Four, Operand, Six, StepRecord, Three, Variant
 
 
 class Copy(StepRecord, kernel="copy"):
@@ -165,7 +161,7 @@ class Fold(StepRecord, kernel="fold"):
 
     source: Operand
     target: Operand
-    y: tuple[int, int, int, int, int]
+    y: Five
     pieces: int
     item_pieces: int
     piece_cols: int

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from bslite.kernels.contracts.cpu.rows import RowAxes, Three
-from bslite.kernels.contracts.record import Operand, StepRecord, Variant
+from bslite.kernels.contracts.cpu.rows import RowAxes
+from bslite.kernels.contracts.record import Operand, StepRecord, Three, Variant
 
 
 class Reduction(Variant):

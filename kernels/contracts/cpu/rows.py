@@ -2,10 +2,8 @@
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
 from bslite.kernels.contracts.cpu.shares import Shares
-from bslite.kernels.contracts.record import Operand, Record, StepRecord
+from bslite.kernels.contracts.record import Operand, Record, StepRecord, Three
 from bslite.kernels.contracts.rows import Power
-
-Three = tuple[int, int, int]
 
 
 class RowAxes(Record):

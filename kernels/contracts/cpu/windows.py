@@ -4,11 +4,8 @@ from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Affine, Epilogue
 from bslite.kernels.contracts.cpu.shares import PlaneShares, Shares
-from bslite.kernels.contracts.record import Operand, Record, StepRecord
+from bslite.kernels.contracts.record import Four, Operand, Record, StepRecord, Three
 from bslite.kernels.contracts.sampling import Beyond, Interpolation
-
-Three = tuple[int, int, int]
-Four = tuple[int, int, int, int]
 
 
 class Windows(StepRecord):

@@ -1,8 +1,7 @@
 """The record of an attention launch. Strides are in elements."""
 
 from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
-
-Three = tuple[int, int, int]
+from bslite.kernels.contracts.record import Three
 
 
 class AttentionVariant(LaunchVariant):

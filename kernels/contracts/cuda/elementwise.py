@@ -3,9 +3,7 @@
 from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, LaunchRecord, LaunchVariant
-from bslite.kernels.contracts.record import Record
-
-Five = tuple[int, int, int, int, int]
+from bslite.kernels.contracts.record import Five, Record
 
 
 class ElementwiseVariant(LaunchVariant):

@@ -3,10 +3,7 @@
 from typing import ClassVar
 
 from bslite.kernels.contracts.launch import F4, I4, PAIRS, LaunchRecord, LaunchVariant, Threads
-
-Five = tuple[int, int, int, int, int]
-Six = tuple[int, int, int, int, int, int]
-Three = tuple[int, int, int]
+from bslite.kernels.contracts.record import Five, Six, Three
 
 
 class CopyVariant(LaunchVariant):

@@ -3,8 +3,8 @@
 An index out of range raises ``flag``; an integer that does not fit 32 bits raises ``overflow``.
 """
 
-from bslite.kernels.contracts.cuda.moves import Five, Six
 from bslite.kernels.contracts.launch import I4, I8, LaunchRecord, LaunchVariant, Threads
+from bslite.kernels.contracts.record import Five, Six
 from bslite.kernels.contracts.reduction import Reduction
 
 

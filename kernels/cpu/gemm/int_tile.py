@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from bslite.kernels.contracts.cpu.integer import ByteSweep, IntSweep
-from bslite.kernels.cpu.gemm.tile import UNROLL
+from bslite.kernels.cpu.gemm.tile import UNROLL, taps_of
 from bslite.kernels.cpu.gemm.tiles import LINE, PREFETCHES, by_rows, groups_of, prefetching
 from bslite.kernels.cpu.runtime.compile import Kernel, caller, makes
 from bslite.kernels.cpu.vector import simd
@@ -22,7 +22,7 @@ from bslite.kernels.cpu.vector.ir import const, loop, opaque, where
 from bslite.kernels.cpu.vector.lanes import INTS
 from bslite.kernels.cpu.vector.pairs import dot_ir, load_ints, load_widened
 from bslite.kernels.cpu.vector.quads import quad_dot_ir
-from bslite.kernels.cpu.vector.simd import BYTES, I32, I64
+from bslite.kernels.cpu.vector.simd import BYTES, I32
 
 call_int_sweep = caller(14)
 
@@ -90,24 +90,12 @@ def emit_tile(builder: Any, rows: int, vecs: int, op: Operands, form: Form) -> N
 
         return body
 
-    def tap(index: Any, carried: list[Any]) -> list[Any]:
-        b, ahead, *acc = carried
-        cell = builder.add(op.offsets, builder.shl(index, const(3)))
-        origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
-        pointers = [
-            opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
-        ]
-        carried = [b, ahead, *pointers, *acc]
-        carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
-        carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
-        return [*carried[:2], *carried[2 + len(groups) :]]
-
     rows_of_c = [builder.add(op.c, builder.mul(op.c_row, const(i))) for i in range(rows)]
     places = [builder.add(rows_of_c[i], const(v * BYTES)) for i, v in tile]
     first = [starts[v] for _, v in tile]
     resume = builder.icmp_signed("!=", op.resume, const(0))
     first = where(builder, resume, first, lambda: [load_ints(builder, place) for place in places])
-    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *first], tap)
+    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *first], taps_of(builder, op, groups, steps_of))
     for value, place in zip(acc, places, strict=True):
         builder.store(value, simd.pointer(builder, place, INTS), align=4)
 

@@ -7,7 +7,7 @@ the batch is the filter taps, the offsets say where each tap starts in the padde
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -108,6 +108,29 @@ class End:
         store_tile(self.builder, lambda: self._places(op.c, op.c_row), results, op.last, partial)
 
 
+def taps_of(
+    builder: Any, op: Any, groups: Sequence[Sequence[int]], steps_of: Callable[[int], Any]
+) -> Callable[[Any, list[Any]], list[Any]]:
+    """The body of the loop over the batch of a tile's operands ``op``; carried values: b, ahead, sums.
+
+    ``steps_of(count)``: the body of a loop over ``count`` steps of depth at a time.
+    """
+
+    def tap(index: Any, carried: list[Any]) -> list[Any]:
+        b, ahead, *acc = carried
+        cell = builder.add(op.offsets, builder.shl(index, const(3)))
+        origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
+        pointers = [
+            opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
+        ]
+        carried = [b, ahead, *pointers, *acc]
+        carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
+        carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
+        return [*carried[:2], *carried[2 + len(groups) :]]
+
+    return tap
+
+
 def emit_tile(
     builder: Any, rows: int, vecs: int, op: Operands, fetches: bool, dots: bool, narrow: Narrow
 ) -> None:
@@ -146,19 +169,7 @@ def emit_tile(
 
         return body
 
-    def tap(index: Any, carried: list[Any]) -> list[Any]:
-        b, ahead, *acc = carried
-        cell = builder.add(op.offsets, builder.shl(index, const(3)))
-        origin = builder.add(op.a, builder.load(simd.pointer(builder, cell, I64), align=8))
-        pointers = [
-            opaque(builder, builder.add(origin, builder.mul(op.a_row, const(group[0])))) for group in groups
-        ]
-        carried = [b, ahead, *pointers, *acc]
-        carried = loop(builder, builder.sdiv(op.depth, const(UNROLL)), carried, steps_of(UNROLL))
-        carried = loop(builder, builder.srem(op.depth, const(UNROLL)), carried, steps_of(1))
-        return [*carried[:2], *carried[2 + len(groups) :]]
-
-    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], tap)
+    _, _, *acc = loop(builder, op.batch, [op.b, op.ahead, *start], taps_of(builder, op, groups, steps_of))
     acc = end.of(acc)
     if not dots:
         end.store(acc)

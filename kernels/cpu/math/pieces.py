@@ -10,12 +10,11 @@ import numpy as np
 from llvmlite import ir
 
 from bslite.kernels.cpu.vector.across import picked_ir
-from bslite.kernels.cpu.vector.lanes import all_floats, ints_of
+from bslite.kernels.cpu.vector.lanes import ONES, all_floats, ints_of
 from bslite.kernels.cpu.vector.simd import LANES, VEC, fma_ir, primitive, vec_t
 
 PIECES = 16
 GOES = LANES == PIECES  # whether functions go in pieces on this machine
-_ONES = 1.5 * 2**23  # floats near it are 1 apart
 
 #: tanh: the coefficients of all pieces, from the constant term on; the first row is what the rounding of that
 #: one leaves. From the last piece on it is 1.
@@ -111,8 +110,8 @@ def in_pieces(table, step, rest=False):
 
     @primitive(vec_t, vec_t)
     def emit(builder, x):
-        near = fma_ir(builder, x, all_floats(float(np.float32(1 / step))), all_floats(_ONES))
-        number = builder.fsub(near, all_floats(_ONES))
+        near = fma_ir(builder, x, all_floats(float(np.float32(1 / step))), all_floats(float(ONES)))
+        number = builder.fsub(near, all_floats(float(ONES)))
         away = fma_ir(builder, number, all_floats(-step), x)  # exact
         lanes = ints_of(builder, near)  # whose lowest bits are the piece's number
         *terms, value = (picked_ir(builder, ir.Constant(VEC, row), lanes) for row in rows)

@@ -10,7 +10,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from bslite.kernels.cpu.math import pieces
-from bslite.kernels.cpu.vector.lanes import polynomial, with_sign_of
+from bslite.kernels.cpu.vector.lanes import ONES, polynomial, with_sign_of
 from bslite.kernels.cpu.vector.scaling import (
     STEPS,
     add_exponent,
@@ -25,9 +25,8 @@ from bslite.kernels.cpu.vector.simd import LANES, fma, select_lt, splat, vabs, v
 
 f = np.float32
 _LOG2E = f(1.44269504088896341)
-_ONES = f(1.5 * 2**23)  # floats near it are 1 apart
-_ONES_LESS = _ONES - f(52.0)
-_STEP = f(_ONES / STEPS)  # floats near it are a step of an exponent apart
+_ONES_LESS = ONES - f(52.0)
+_STEP = f(ONES / STEPS)  # floats near it are a step of an exponent apart
 _SMALL = f(2.0**-52)
 _LN2_HI = f(0.693359375)  # few bits, so that n * LN2_HI is exact
 _LN2_LO = f(-2.12194440e-4)
@@ -88,7 +87,7 @@ _exp2_raised = _raised(_EXP2, _NEAR_EXP2)
 @register_jitable
 def _powers_of_two(x):
     """``x / ln 2`` rounded to an integer, plus a number whose last place is 1."""
-    return fma(x, splat(_LOG2E), splat(_ONES))
+    return fma(x, splat(_LOG2E), splat(ONES))
 
 
 @register_jitable
@@ -115,7 +114,7 @@ def _exp(x):
     ln2 / 2`` whose first two coefficients are 1: its relative error is 2**-28.
     """
     m = _powers_of_two(x)
-    n = m - splat(_ONES)
+    n = m - splat(ONES)
     return times_pow2(_EXP(_remainder(x, n)), m, n)
 
 
@@ -136,7 +135,7 @@ def exp(x):
 def half_exp(x):
     """``e**x / 2`` for x in [-104, 90]."""
     m = _powers_of_two(x)
-    n, one = m - splat(_ONES), splat(f(1.0))
+    n, one = m - splat(ONES), splat(f(1.0))
     return times_pow2(_EXP(_remainder(x, n)), m - one, n - one)
 
 
@@ -144,8 +143,8 @@ def half_exp(x):
 def exp2(x):
     """``2**x``: what is left of x after its nearest integer is exact, so this is not ``exp(x * ln 2)``."""
     x = vmin(splat(f(128.0)), vmax(splat(f(-151.0)), x))
-    m = x + splat(_ONES)
-    n = m - splat(_ONES)
+    m = x + splat(ONES)
+    n = m - splat(ONES)
     return times_pow2(_EXP2(x - n), m, n)
 
 
@@ -168,7 +167,7 @@ def expm1_negative(x):
 @register_jitable
 def expm1_within(x):
     """``e**x - 1`` for x in [-25, 25]; NaN gives NaN."""
-    n = _powers_of_two(x) - splat(_ONES)
+    n = _powers_of_two(x) - splat(ONES)
     scale = pow2(n)
     r = _remainder(x, n)
     if LANES < 8:  # perhaps no fused multiply-adds: the terms that cancel come first, exact for n = 1
@@ -182,8 +181,8 @@ def sigmoid(x):
     that it is accurate down to the subnormals.
     """
     x = vmin(splat(f(32.0)), vmax(splat(f(-104.0)), x))
-    m = fma(x, splat(-_LOG2E), splat(_ONES))
-    n = m - splat(_ONES)
+    m = fma(x, splat(-_LOG2E), splat(ONES))
+    n = m - splat(ONES)
     r = fma(n, splat(_LN2_LO), fma(n, splat(_LN2_HI), x))
     e = _times_small_pow2(_EXP_OF_MINUS(r), m)
     return quotient(splat(_SMALL), splat(_SMALL) + e)

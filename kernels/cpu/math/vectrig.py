@@ -11,6 +11,7 @@ from numba.extending import register_jitable
 
 from bslite.kernels.cpu.vector.lanes import (
     DOUBLES,
+    ONES,
     all_doubles,
     all_ints,
     all_less,
@@ -35,7 +36,6 @@ from bslite.kernels.cpu.vector.simd import (
 
 f = np.float32
 _FAR = f(2.0**20)
-_ONES = f(1.5 * 2**23)  # floats near it are 1 apart, and their low bits whole numbers
 #: pi/2 in parts: of 24 bits each, for multiply-adds that round once; and of 33 bits, exact in float64 times
 #: any integer below 2**20.
 _PARTS = f(1.57079637), f(-4.37113883e-08), f(-1.7151245e-15)
@@ -67,15 +67,15 @@ def _wide_rest(builder, x, n):
 
 @register_jitable
 def _reduced(x):
-    """``x - n * pi/2`` and n plus `_ONES`, for a whole number n within 0.53 of ``x / (pi/2)``.
+    """``x - n * pi/2`` and n plus `ONES`, for a whole number n within 0.53 of ``x / (pi/2)``.
 
     The first product and difference are exact (Cody and Waite).
     """
     if LANES < 8:  # perhaps no fused multiply-adds
         n = _half_pis(x)
-        return _wide_rest(x, n), n + splat(_ONES)
-    m = fma(x, splat(f(2 / math.pi)), splat(_ONES))
-    n = m - splat(_ONES)
+        return _wide_rest(x, n), n + splat(ONES)
+    m = fma(x, splat(f(2 / math.pi)), splat(ONES))
+    n = m - splat(ONES)
     high, middle, low = _PARTS
     return fma(n, splat(-low), fma(n, splat(-middle), fma(n, splat(-high), x))), m
 

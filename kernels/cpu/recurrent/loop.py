@@ -1,7 +1,7 @@
 """Recurrent layers as one loop nest (arXiv 1909.13654): for each time step, for each block of hidden units.
 
 A block multiplies h by its units' rows of the recurrent weights, all gates at once, on the GEMM microkernel;
-the gates' functions run while the products are in L1 (`recurrent_cell`), and the block writes its part of the
+the gates' functions run while the products are in L1 (`cell`), and the block writes its part of the
 new h and c. No gate vector ever exists in full. The products with the inputs of all steps are there already;
 those of a single step are computed here.
 
@@ -34,7 +34,7 @@ from bslite.kernels.cpu.vector.simd import BYTES, LANES
 
 @register_jitable
 def product(sweep, s, cut, a, a_row, offsets, taps, chunk_taps, depth, weights, vecs, bias, c):
-    """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; sums K in parts as `plan.reduction`."""
+    """``c[N, vecs*LANES] = a[N, K] @ weights + bias``, c dense; K in parts: `plan/cpu/reduction.py`."""
     tiles1, rows1 = load_int(cut), load_int(cut + 8)
     tiles2, rows2 = load_int(cut + 16), load_int(cut + 24)
     done1, row = tiles1 * rows1, vecs * BYTES

@@ -11,6 +11,7 @@ from numba.extending import register_jitable
 from bslite.kernels.cpu.vector.simd import I32, I64, LANES, VEC, f32, fma_ir, i64, primitive, splat_ir, vec_t
 
 I1 = ir.IntType(1)
+ONES = np.float32(1.5 * 2**23)  # floats near it are 1 apart, and their low bits whole numbers
 INTS = ir.VectorType(I32, LANES)
 DOUBLES = ir.VectorType(ir.DoubleType(), LANES)
 f = np.float32

@@ -40,7 +40,7 @@ def _logaddexp(a, b):
     return max(a, b) + log(1.0 + math.exp(-abs(a - b)))
 
 
-def _cumulating(threads: int, kind: int, wide, combine, start):
+def _cumulating(threads: int, wide, combine, start):
     """Return a device function that scans one stretch of a row."""
 
     @device_function
@@ -84,7 +84,7 @@ def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
     """
     combine = (_sum, _product, _logaddexp)[kind]
     start = (0.0, 1.0, -math.inf)[kind]
-    scanned = _cumulating(threads, kind, np.float64, combine, start)
+    scanned = _cumulating(threads, np.float64, combine, start)
 
     def cumulate(x, y, rows, length, n1, n2, x0, x1, x2, y0, y1, y2):
         held = cuda.shared.array(threads, np.float64)
@@ -111,7 +111,7 @@ def cumulate(threads: int, kind: int, exclusive: int, reverse: int):
 def cumulate_integers(threads: int, kind: int, exclusive: int, reverse: int):
     """Compute `cumulate` of integers, in 64 bits; a total that does not fit 32 raises ``flag``."""
     combine = (_sum, _held_product)[kind]
-    scanned = _cumulating(threads, kind, np.int64, combine, kind)
+    scanned = _cumulating(threads, np.int64, combine, kind)
 
     def cumulate_integers(x, y, flag, rows, length, n1, n2, x0, x1, x2, y0, y1, y2):
         held = cuda.shared.array(threads, np.int64)

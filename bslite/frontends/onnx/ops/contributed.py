@@ -15,12 +15,14 @@ from bslite.frontends.onnx.ops.sampling import grid_sample
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Operand, fixed
 
+OPSET = 17  # of the operators that builders here are written as
 
-def as_onnx(s: Site, op: str, *inputs: Operand | None, opset: int = 17, **attributes: Any) -> Any:
-    """What ONNX's operator of that name makes."""
-    builder = find(op, opset)
+
+def as_onnx(s: Site, op: str, *inputs: Operand | None, **attributes: Any) -> Any:
+    """What ONNX's operator of that name makes, as of `OPSET`."""
+    builder = find(op, OPSET)
     assert builder is not None, op
-    return builder(Site(s.store, s.name, op, opset, s.used), *inputs, **attributes)
+    return builder(Site(s.store, s.name, op, OPSET, s.used), *inputs, **attributes)
 
 
 @onnx_op("com.microsoft:Trilu")

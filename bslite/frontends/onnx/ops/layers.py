@@ -1,6 +1,5 @@
 """Builders of matrix products, norms and softmax."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,6 @@ from bslite.frontends.onnx.integers import linear_of_blocks, linear_of_scaled
 from bslite.frontends.onnx.ops.moves import axis_of, permuted, reshaped
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Const, Operand, Value, fixed, product
-
-Ints = Sequence[int]
 
 
 @onnx_op("Gemm")

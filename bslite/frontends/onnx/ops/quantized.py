@@ -27,7 +27,6 @@ from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.store import Quantized, Scaled
 from bslite.frontends.onnx.tensors import HALF_WORDS, dtype_name
 from bslite.frontends.onnx.values import Const, Operand, Value, fixed
-from bslite.spec import Array
 
 EXACT = 2**24  # float32 holds all integers up to it
 Ints = Sequence[int]
@@ -170,25 +169,6 @@ def largest(x: Operand, zero: Operand | None) -> int:
         least, most = int(zero.data.min()), int(zero.data.max())
         return max(abs(low - most), abs(high - least))
     return high - low
-
-
-def parts(costs: Array, most: int) -> list[tuple[int, int]]:
-    """Ranges of axis 1 of ``costs`` [rows, terms] that sum up to at most ``most`` in every row.
-
-    SpecError if one term alone is more.
-    """
-    if costs.size and int(costs.max()) > most:
-        raise Unsupported(f"a product of more than {EXACT} in one term")
-    if not costs.size or int(costs.sum(1).max()) <= most:
-        return [(0, costs.shape[1])]
-    made, start = [], 0
-    total = np.zeros(costs.shape[0], np.int64)
-    for i in range(costs.shape[1]):
-        total += costs[:, i]
-        if int(total.max()) > most:
-            made.append((start, i))
-            start, total = i, costs[:, i].astype(np.int64)
-    return [*made, (start, costs.shape[1])]
 
 
 def total(s: Site, products: Sequence[Operand]) -> Operand:

@@ -7,8 +7,8 @@ for any stride. Nothing is split, and what a step of its own rounds it rounds on
 from bslite.kernels.contracts.cpu.rows import PICTURE, Picture
 from bslite.kernels.contracts.cpu.tiles import TERMS
 from bslite.passes import Layer
-from bslite.plan.core.views import View
-from bslite.plan.core.windows import Halo, Window
+from bslite.plan.core.views import Halo, View
+from bslite.plan.core.windows import Window
 from bslite.plan.cpu.outside import inexact_flag
 from bslite.plan.cpu.sharing import share_rows
 from bslite.plan.cpu.step import CpuBuilder, step

@@ -9,8 +9,8 @@ from bslite.kernels.contracts.cpu.tiles import Added, Reads
 from bslite.kernels.contracts.record import Operand
 from bslite.passes import Layer
 from bslite.plan.core.lowering import CPU
-from bslite.plan.core.views import View
-from bslite.plan.core.windows import Axis, Halo, Window, made_by, shapes_of_params, volume, windows_of
+from bslite.plan.core.views import Halo, View
+from bslite.plan.core.windows import Axis, Window, made_by, shapes_of_params, volume, windows_of
 from bslite.plan.cpu.contraction import Clipped, Geometry, Lines, Planes, contraction, cut_lines, merge_lines
 from bslite.plan.cpu.conv_planes import conv_planes
 from bslite.plan.cpu.halos import BANDED, halo_of, is_column, layer_halo

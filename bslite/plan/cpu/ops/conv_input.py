@@ -6,8 +6,8 @@ from bslite.kernels.contracts.cpu.rows import PICTURE
 from bslite.kernels.contracts.cpu.tiles import TERMS, Reads
 from bslite.machine import Machine
 from bslite.passes import Layer
-from bslite.plan.core.views import NO_HALO, View
-from bslite.plan.core.windows import Axis, Halo, Window, shapes_of_params, volume
+from bslite.plan.core.views import NO_HALO, Halo, View
+from bslite.plan.core.windows import Axis, Window, shapes_of_params, volume
 from bslite.plan.cpu.halos import is_column
 from bslite.plan.cpu.on_tiles.picture import rows_of_windows
 from bslite.plan.cpu.on_tiles.split import Sum, in_one_part, on_tiles, recurs
@@ -38,7 +38,7 @@ def read_for(
     reads = math.prod(taps) / math.prod(attrs["stride"])
     if on_dots(b, key, filters.group_depth, filters.group_channels, filters.groups, reads):
         depth = cells(filters.group_depth)
-        x = rounded(b, layer, b.read(name, 1, exact=True), 1, halo)
+        x = rounded(b, layer, b.read(name, 1, exact=True), halo)
         return x, filters._replace(group_depth=depth, dots=True)
     filters = filters._replace(in_registers=in_registers(b.machine, layer, filters, math.prod(taps)))
     if window is not None and _takes_cells(b, layer, filters, window, clipped):
@@ -76,17 +76,12 @@ def _in_place(b: CpuBuilder, layer: Layer, window: Window, of: Sum) -> View | No
         return None
     halo = _zeros(rows, cols)
     x = b.values[layer.node.inputs[0]]
-    return None if halo == NO_HALO and not _in_order(x) else rounded_by_makers(b, layer, x, 1, halo)
+    return None if halo == NO_HALO and not _in_order(x) else rounded_by_makers(b, layer, x, halo)
 
 
 def _zeros(rows: Axis, cols: Axis) -> Halo:
     """Those around an image that windows reach."""
-
-    def after(axis: Axis) -> int:
-        last = axis.start + (axis.made - 1) * axis.stride + (axis.taps - 1) * axis.dilation
-        return max(0, last + 1 - axis.have)
-
-    return max(0, -rows.start), max(0, -cols.start), after(rows), after(cols)
+    return rows.before, cols.before, rows.after, cols.after
 
 
 def _in_order(x: View) -> bool:
@@ -155,7 +150,7 @@ def _rows_of_cells(
     image, _, line, col = x.strides
     whole = (left + width + right) * depth
     lines = View(x.buffer, x.offset - left * col, (n, whole, height, 1), (image, 1, line, whole))
-    made = rounded(b, layer, lines, 1)
+    made = rounded(b, layer, lines)
     image, _, line, _ = made.strides
     at = made.offset + (left + cols.start) * depth // 2
     x = View(made.buffer, at, (n, group, height, cols.made), (image, 1, line, cols.stride * depth // 2))

@@ -39,7 +39,7 @@ def lower_linear(b: CpuBuilder, layer: Layer) -> None:
     weight = given(b, layer, "weight")
     dots = on_dots(b, node.params["weight"] if weight is None else None, c, k)
     if dots:
-        rows, c = rounded(b, layer, rows, 1), cells(c)
+        rows, c = rounded(b, layer, rows), cells(c)
     across = not dots and sums_across(b.machine, k, c)
     direct = None if weight is not None or dots or across else _direct(b, layer, rows, k)
     read = rows if direct is None else direct
@@ -86,7 +86,7 @@ def _direct(b: CpuBuilder, layer: Layer, rows: View, outputs: int) -> View | Non
     terms, key = rows.shape[1], layer.node.params["weight"]
     if not in_one_part(b.machine, terms) or not on_tiles(b, Sum(PIXEL, terms), outputs, None, key):
         return None
-    return rounded_by_makers(b, layer, rows, 1)
+    return rounded_by_makers(b, layer, rows)
 
 
 def _once_an_image(b: CpuBuilder, layer: Layer, weight_bytes: int) -> bool:

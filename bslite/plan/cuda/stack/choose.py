@@ -20,7 +20,6 @@ from bslite.plan.cuda.stack.stages import Piece, piece_of
 from bslite.plan.cuda.stack.steps import cut_of, stack_step
 
 LONGEST = 16  # layers of a stack, at most
-WORDS = 2  # least stages of a stack; its own lowering takes one alone
 
 
 @dataclass(frozen=True)

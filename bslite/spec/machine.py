@@ -4,7 +4,7 @@ import math
 import os
 
 
-def room() -> float:
+def machine_memory() -> float:
     """Bytes; infinitely many where the system does not say."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
