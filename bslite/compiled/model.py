@@ -206,7 +206,8 @@ def _is_saved(path: Path) -> bool:
     try:
         if path.is_file():
             with path.open("rb") as file:
-                return file.read(9)[7:] == b"\0{"
+                if file.read(9)[7:] == b"\0{":
+                    return True
     except (OSError, ValueError):  # who reads it says why
         pass
     return path.suffix.lower() == ".safetensors"

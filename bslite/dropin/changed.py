@@ -15,7 +15,7 @@ from bslite.frontends.torch.memory import memory
 
 Node = torch.fx.Node
 Tensor = torch.Tensor
-OVERLAPS = "it changes a tensor among its arguments that shares memory with another"
+OVERLAPS = "it changes a tensor that shares memory with another among its arguments"
 
 
 def changes(graph: Graph, name: str) -> bool:
@@ -91,3 +91,9 @@ def _overlap(given: Sequence[Tensor], places: Sequence[int]) -> bool:
         for j, other in enumerate(spans)
         if i != j
     )
+
+
+def any_in_memory_of(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether a tensor is in the memory of another."""
+    lie = {t.untyped_storage().data_ptr() for t in others}
+    return any(t.layout == torch.strided and t.untyped_storage().data_ptr() in lie for t in some)

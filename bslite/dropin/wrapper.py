@@ -155,8 +155,12 @@ def _wrap(module: torch.nn.Module, options: Options, forward: Any = None) -> tor
     wrapped: torch.nn.Module = object.__new__(_class_for(type(module)))  # type: ignore[arg-type]
     object.__setattr__(wrapped, "__dict__", module.__dict__)
     object.__setattr__(wrapped, SLOT, Runner(module, options))
-    object.__setattr__(wrapped, OWN, forward)
+    _put_forward(wrapped, forward)
     return wrapped
+
+
+def _put_forward(module: torch.nn.Module, forward: Any) -> None:
+    object.__setattr__(module, OWN, forward)
 
 
 class _Forward:
@@ -170,16 +174,19 @@ class _Forward:
     def __get__(self, module: Any, kind: Any = None) -> Any:
         if module is None:
             return self._function
-        own = module._bslite_forward or module.__dict__.get("forward")
+        own = module._bslite_forward
+        if own is None:
+            own = module.__dict__.get("forward")
         return self._function.__get__(module, kind) if own is None else own
 
     def __set__(self, module: Any, value: Any) -> None:
-        object.__setattr__(module, OWN, value)
+        _put_forward(module, value)
 
     def __delete__(self, module: Any) -> None:
-        if module._bslite_forward is None:
+        if module._bslite_forward is not None:
+            _put_forward(module, None)
+        elif module.__dict__.pop("forward", None) is None:
             raise AttributeError("forward")
-        object.__setattr__(module, OWN, None)
 
 
 @functools.lru_cache(maxsize=256)
@@ -193,12 +200,14 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         runner = runner_of(self)
-        return _wrap, (runner.module, runner.options, self._bslite_forward)
+        made = _wrap, (runner.module, runner.options)
+        own = self._bslite_forward  # which may hold the drop-in
+        return made if own is None else (*made, own, None, None, _put_forward)
 
     def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
         runner = runner_of(self)
         made = memo[id(self)] = _wrap(copy.deepcopy(runner.module, memo), runner.options)
-        object.__setattr__(made, OWN, copy.deepcopy(self._bslite_forward, memo))
+        _put_forward(made, copy.deepcopy(self._bslite_forward, memo))
         return made
 
     def __copy__(self: Any) -> Any:

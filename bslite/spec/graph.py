@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -50,9 +51,11 @@ class Input:
                 raise SpecError(f"input {self.name!r}: give an example shape for the free sizes {names}")
             filled = tuple(d if isinstance(d, int) else 1 for d in self.shape)
             object.__setattr__(self, "example", filled)
-        object.__setattr__(self, "example", items(self.example, f"input {self.name!r}: the example"))
-        for d in self.example:
-            check_kind(d, int, f"input {self.name!r}: a size of the example")
+        what = f"input {self.name!r}: the example"
+        try:
+            object.__setattr__(self, "example", tuple(map(operator.index, items(self.example, what))))
+        except TypeError:
+            raise SpecError(f"{what} is {self.example!r:.200}, expected sizes") from None
         if max(self.example, default=0) > LARGEST:
             raise SpecError(f"input {self.name!r}: example {list(self.example)}, expected at most {LARGEST}")
         self.bind(self.example, {})

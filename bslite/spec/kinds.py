@@ -11,14 +11,14 @@ from bslite.ops import Shape
 def items(value: Any, what: str) -> tuple[Any, ...]:
     """A sequence as a tuple. SpecError for what is none, and for a text, whose letters nobody means."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise SpecError(f"{what}: a {type(value).__name__}, {value!r}; expected a tuple")
+        raise SpecError(f"{what}: {value!r:.200}, expected a tuple")
     return tuple(value)
 
 
 def check_kind(value: Any, kind: type, what: str) -> None:
     """SpecError if ``value`` is of another kind, which no file could hold."""
     if not isinstance(value, kind):
-        raise SpecError(f"{what} is {value!r:.200}, expected a {kind.__name__}")
+        raise SpecError(f"{what} is {value!r:.200}, expected {kind.__name__}")
 
 
 def shapes_of(caller: str, shapes: Any) -> list[Shape] | None:

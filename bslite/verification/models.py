@@ -131,7 +131,7 @@ def _torch_outputs(
     module: Callable[..., Any] | None, inputs: list[Array], ours: Sequence[Any]
 ) -> list[Array]:
     """What ``module`` makes of the inputs in float32; nothing where there is none. InputError unless that has
-    the shapes of ``ours``.
+    the shapes of ``ours`` (what follows is left out).
     """
     if module is None:
         return []
@@ -146,7 +146,7 @@ def _torch_outputs(
     with torch.no_grad(), strict(torch):
         made = module(*(torch.from_numpy(np.asarray(x, order="C")).to(device) for x in inputs))
     theirs = _arrays(list(made.values()) if isinstance(made, dict) else made)
-    shapes = [[list(getattr(y, "shape", ())) for y in ys] for ys in (theirs, ours)]
+    shapes = [[list(getattr(y, "shape", ())) for y in ys[: len(ours)]] for ys in (theirs, ours)]
     if shapes[0] != shapes[1]:
         raise InputError(f"verify(): the module gives shapes {shapes[0]}, expected {shapes[1]}")
     return theirs

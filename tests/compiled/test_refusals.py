@@ -35,6 +35,15 @@ def test_a_saved_file_may_have_any_name(tmp_path: Path, name: str) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_a_damaged_file_is_told_by_what_it_is_called(tmp_path: Path) -> None:
+    (tmp_path / "m.safetensors").write_bytes(b"")
+    with pytest.raises(FileError, match="safetensors"):
+        bslite.compile(tmp_path / "m.safetensors")
+    with pytest.raises(FileError) as told:
+        bslite.compile(tmp_path / "m.safetensors")
+    assert "ONNX" not in str(told.value)
+
+
 def test_data_that_is_not_there_is_missed_at_once(tmp_path: Path) -> None:
     stored = onnx.numpy_helper.from_array(noise(4), "w")
     stored.data_location = onnx.TensorProto.EXTERNAL
@@ -79,7 +88,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
     "is a MaskedArray": (lambda: bslite.run(SPEC, np.ma.array(X, mask=X > 0)), InputError),
     "module is a str, expected a torch module": (lambda: bslite.verify(SPEC, X, module="q"), InputError),
     r"the module gives shapes \[\]": (lambda: bslite.verify(SPEC, X, module=lambda x: []), InputError),
-    r"the module gives shapes \[\[": (lambda: bslite.verify(SPEC, X, module=lambda x: [x, x]), InputError),
+    r"the module gives shapes \[\[": (lambda: bslite.verify(SPEC, X, module=lambda x: [x] * 4), InputError),
     "there is no output 'zz'; there are": (lambda: bslite.compile(SPEC)(X)["zz"], KeyError),
     "there is no output 7; there are": (lambda: bslite.compile(SPEC)(X)[7], IndexError),
     "weight_ih_l0: got float64, expected float32": (

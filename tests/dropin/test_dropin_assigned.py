@@ -3,6 +3,7 @@ forward in the place of a drop-in's.
 """
 
 import copy
+import pickle
 import types
 from collections.abc import Callable
 from typing import Any
@@ -118,3 +119,25 @@ def test_a_forward_on_the_original_is_what_runs() -> None:
     with torch.no_grad():
         torch.testing.assert_close(fast(x), net(x))
         assert "forward" in vars(net)
+
+
+class Encodes(nn.Sequential):
+    def encode(self, x: Tensor) -> Tensor:
+        return self[0](x) * 2
+
+
+def test_a_forward_on_a_drop_in_is_pickled_with_it() -> None:
+    fast: Any = bslite.optimize(Encodes(nn.Linear(4, 2)).eval(), tune=False, fallback="silent")
+    fast.forward = fast.encode
+    other = pickle.loads(pickle.dumps(fast))
+    x = R(3, 4)
+    torch.testing.assert_close(other(x), fast(x))
+    assert other.forward.__self__ is other
+
+
+def test_a_forward_on_the_original_is_deleted_through_a_drop_in() -> None:
+    net: Any = Encodes(nn.Linear(4, 2)).eval()
+    net.forward = net.encode
+    fast = bslite.optimize(net, tune=False, fallback="silent")
+    del fast.forward
+    assert "forward" not in vars(net)

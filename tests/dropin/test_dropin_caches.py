@@ -1,6 +1,8 @@
 """What a forward's code keeps for later calls, of any module, while the forward is traced."""
 
+import copy
 import functools
+import threading
 from typing import Any
 
 import pytest
@@ -61,3 +63,21 @@ def test_nor_one_of_from_torch() -> None:
     spec = bslite.from_torch(plain, R(3, 4))
     with torch.no_grad():
         check(lambda x: torch.from_numpy(bslite.run(spec, x.numpy())), plain)
+
+
+def test_two_modules_prepared_at_a_time_leave_torch_as_it_was() -> None:
+    """What keeps a first run from writing to parameters is set for all threads."""
+    from torch._dynamo import eval_frame
+
+    plain = Caching().eval()
+
+    def prepare() -> None:
+        with torch.no_grad():
+            bslite.optimize(copy.deepcopy(plain), tune=False, fallback="silent")(R(3, 4))
+
+    threads = [threading.Thread(target=prepare) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert eval_frame._stance.stance == "default"

@@ -104,7 +104,7 @@ def test_spectral_norms_iterate(norm: Callable[..., nn.Module]) -> None:
 
 
 def test_states_are_those_of_the_module() -> None:
-    """Written in place, whoever holds them; a call that fails leaves them as they were."""
+    """Written in place, whoever holds them."""
     net = net_of(averaged)
     fast: Any = bslite.optimize(net, training=True, tune=False, fallback="silent")
     held, before = net.mean, net.mean.clone()
@@ -229,3 +229,44 @@ def test_a_weight_that_a_hook_makes_is_there_after_a_call() -> None:
         return made
 
     alike(net, [(R(5, 8),) for _ in range(3)], run)
+
+
+def tied(learns: bool, buffer: bool) -> Any:
+    """A second tensor in the memory of a weight, that no gradient of the weight flows to."""
+    torch.manual_seed(0)
+    net: Any = Made(lambda m, x: m.b(m.a(x).relu()) + x @ m.other, a=nn.Linear(8, 8), b=nn.Linear(8, 8))
+    if buffer:
+        net.register_buffer("other", net.a.weight.detach())
+    else:
+        net.other = nn.Parameter(net.a.weight.detach(), learns)
+    return net.train()
+
+
+@pytest.mark.parametrize(("learns", "buffer"), [(True, False), (False, False), (False, True)])
+def test_tensors_in_one_memory_have_gradients_of_their_own(learns: bool, buffer: bool) -> None:
+    gradients = []
+    x = R(5, 8)
+    for wrap in (lambda m: m, lambda m: bslite.optimize(m, training=True, tune=False, fallback="silent")):
+        net = tied(learns, buffer)  # made twice: a copy would have two memories
+        step(wrap(net), (x,))
+        gradients.append([p.grad for p in net.parameters()])
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_a_state_that_is_an_argument_changes_there_too() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        h = m.a(x.clone())
+        with torch.no_grad():
+            m.codes.mul_(0.5)
+        return h + x
+
+    net = net_of(forward)
+    peer = copy.deepcopy(net)
+    fast: Any = bslite.optimize(net, training=True, tune=False, fallback="silent")
+    x = R(6, 8)
+    torch.testing.assert_close(fast(x), peer(x))
+    torch.testing.assert_close(fast(net.codes), peer(peer.codes))
+    torch.testing.assert_close(net.codes, peer.codes)
+    torch.testing.assert_close(fast(net.codes[0]), peer(peer.codes[0]))  # of which a trace would be made
+    torch.testing.assert_close(net.codes, peer.codes)
+    assert "shares memory" in "; ".join(runner_of(fast).in_torch)

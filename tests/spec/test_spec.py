@@ -80,12 +80,12 @@ def small() -> ModelSpec:
         (lambda: Input("x", (0, 3)), "input 'x': size 0"),
         (lambda: Input("x", (1.5,)), r"input 'x': size 1\.5"),
         (lambda: Input("x", (1,), dtype="float64"), "input 'x': dtype 'float64'"),
-        (lambda: Input("x", 4), "input 'x': the shape: a int, 4; expected a tuple"),
-        (lambda: Input("x", ("N", 4), (2.0, 4)), r"input 'x': a size of the example is 2\.0, expected a int"),
+        (lambda: Input("x", 4), "input 'x': the shape: 4, expected a tuple"),
+        (lambda: Input("x", ("N", 4), (2.0, 4)), r"input 'x': the example is \(2\.0, 4\), expected sizes"),
         (lambda: Input("x", ("N", 4), (2**70, 4)), "input 'x': example .*, expected at most"),
-        (lambda: Node("a", "relu", "x"), "layer 'a': inputs: a str, 'x'; expected a tuple"),
-        (lambda: Node("a", "relu", ("x",), attrs=[]), r"layer 'a': attrs is \[\], expected a Mapping"),
-        (lambda: Node(3, "relu", ("x",)), "a layer's name is 3, expected a str"),
+        (lambda: Node("a", "relu", "x"), "layer 'a': inputs: 'x', expected a tuple"),
+        (lambda: Node("a", "relu", ("x",), attrs=[]), r"layer 'a': attrs is \[\], expected Mapping"),
+        (lambda: Node(3, "relu", ("x",)), "a layer's name is 3, expected str"),
         (
             lambda: model(conv(), conv__weight=weight(4, 3, 3, 3, dtype=np.dtype(">f4"))),
             "parameter 'conv.weight' is >f4, expected float32",  # whose bytes a kernel would take as they lie
@@ -96,7 +96,7 @@ def small() -> ModelSpec:
         ),
         (lambda: model(Node("a", "relu", ("x",))).replace(labels=(3,)), "each of its labels is 3"),
         (lambda: model(Node("a", "relu", ("x",))).replace(nodes=(None,)), "each of its nodes is None"),
-        (lambda: model(Node("a", "relu", ("x",))).replace(outputs="a"), "outputs: a str, 'a'"),
+        (lambda: model(Node("a", "relu", ("x",))).replace(outputs="a"), "outputs: 'a', expected a tuple"),
         (
             lambda: model(Node("a", "relu", ("x",))).replace(outputs=("a", "x"), labels=("l", "l")),
             "outputs 'a' and 'x' have one label, 'l'",
@@ -224,3 +224,9 @@ def test_parameters_cannot_be_written_through_the_model() -> None:
     with pytest.raises(ValueError, match="read-only"):
         spec.params["conv.weight"][0] = 0
     array[0] = 1  # the caller's own array stays writable
+
+
+def test_sizes_of_an_example_may_be_numpys() -> None:
+    made = Input("x", ("N", 3), (np.int64(2), 3))
+    assert made.example == (2, 3)
+    assert type(made.example[0]) is int

@@ -13,6 +13,7 @@ from bslite.dropin import costs
 from bslite.dropin.assumption import Departed
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.capture import Terms
+from bslite.dropin.changed import OVERLAPS, any_in_memory_of
 from bslite.dropin.inside import CALL
 from bslite.dropin.kept import Kept
 from bslite.dropin.making import make_weights
@@ -64,6 +65,7 @@ class Trained:
     parts: Sequence[TrainedPart]
     held: Sequence[Tensor]  # that torch's operations read
     changed: Sequence[Tensor]  # buffers that a call changes
+    states: Sequence[Tensor]  # those of them that get values at its end
     fixed: Kept  # tensors that parts hold copies of
     draws: bool  # whether numbers are drawn
     making: Sequence[Callable[[], None]]  # what makes weights of layers, which others may read
@@ -79,6 +81,8 @@ class Trained:
         assert function is not None
         if assumption is not None and assumption.given_up:
             return instead(Departed(often=True))
+        if self.states and any_in_memory_of(given, self.states):
+            return instead(BsliteError(OVERLAPS))
         before = torch.get_rng_state() if self.draws else None
         kept = [(tensor, tensor.clone()) for tensor in self.changed]
         try:
@@ -256,6 +260,7 @@ class Trainer:
         if not made:
             raise UnsupportedError(f"model {self.name!r}: bslite trains no part of it")
         changed = [n for e in effects for n in e.all_input_nodes if n in graph.stored]
+        states = [e.args[0] for e in effects if e.target is torch.ops.bslite.keep_.default]
         noted = _notes(graph, effects, parts, made, value)
         blueprint.effects = frozenset(effects - noted)
         blueprint.assemble(directly=False)
@@ -269,6 +274,7 @@ class Trainer:
             made,
             [blueprint.values_of(key, tensors) for key in blueprint.held],
             [value(n) for n in dict.fromkeys(changed)],
+            [value(n) for n in states],
             Kept(t for t in copied if id(t) not in weights),
             any(map(draws, graph.nodes)),
             make_weights(self.module),

@@ -1,7 +1,6 @@
 """From an eager module to a graph of aten operations: ``torch.export`` with sizes left free."""
 
 import inspect
-import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -30,7 +29,7 @@ from bslite.frontends.torch.tracing.faithful import run_before
 from bslite.frontends.torch.tracing.following import Following, enquires, followed
 from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.numbers import has_numbers, numbers_known, sizes_alone, unsettled
-from bslite.frontends.torch.tracing.quiet import quiet
+from bslite.frontends.torch.tracing.quiet import one_at_a_time, quiet
 from bslite.frontends.torch.tracing.stand_ins import of_any_size
 from bslite.frontends.torch.values import dims
 from bslite.frontends.torch.written import functionalized, with_views
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 
 MAX_QUESTIONS = 16
 MAX_REASON = 300  # characters
-_one_at_a_time = threading.RLock()  # torch's exporter is not made for several threads
 
 
 @dataclass(frozen=True)
@@ -227,7 +225,7 @@ def trace(
     torch = load_torch()
     fast = torch.backends.mha.get_fastpath_enabled() if fast is None else fast
     with (
-        _one_at_a_time,
+        one_at_a_time,
         quiet(),
         torch.set_grad_enabled(gradients),
         torch.autocast("cpu", enabled=False),
@@ -317,7 +315,7 @@ def functional(
     have no builder. Raises UnsupportedError if torch would forget where a tensor lies.
     """
     torch = load_torch()
-    with _one_at_a_time, quiet(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+    with one_at_a_time, quiet(), torch.no_grad(), torch.autocast("cpu", enabled=False):
         in_place = any(map(writes, program.graph.nodes))
         made = functionalized(program) if in_place else None
         if decomposed and (made is not None or not in_place):

@@ -1,5 +1,6 @@
 """Tensors of a module that its forward writes to in training: averages of its own, codebooks, the vectors of
-a spectral norm. The graph reads what they were before the call, and keeps their new values at its end.
+a spectral norm. The graph reads what they were before the call, and keeps their new values at its end. So a
+backward pass that needs a value from before the change has it, where torch raises an error.
 """
 
 from collections.abc import Collection, Iterable
@@ -30,8 +31,11 @@ def keep_states(program: Any, name: str, without: "Collection[Node]", keep: Any)
     """
     kinds = {s.arg.name: s.kind.name for s in program.graph_signature.input_specs}
     aten, graph = load_torch().ops.aten, program.graph
-    _untie(n for n in graph.nodes if kinds.get(n.name) in OWN)
-    states = [n for n in _states(graph, without) if kinds[n.name] in OWN]
+    written = {memory(x) for n in graph.nodes for x in targets(n)}
+    own = (n for n in graph.nodes if kinds.get(n.name) in OWN and memory(n) in written)
+    _untie(n for n in own if not n.meta["val"].requires_grad)
+    others = {memory(n) for n in graph.nodes if n.op == "placeholder" and kinds[n.name] not in OWN}
+    states = [n for n in _states(graph, without) if memory(n) not in others]
     before: dict[Node, Node] = {}  # autograd is to save no tensor that changes
     (*_, output) = graph.nodes
     for state, value in write_values(graph, name, states).items():
@@ -45,7 +49,7 @@ def keep_states(program: Any, name: str, without: "Collection[Node]", keep: Any)
 
 
 def _untie(given: "Iterable[Node]") -> None:
-    """Have one name for a tensor of the module that has several."""
+    """Have one name for a tensor that has several and that no gradient flows to."""
     first: dict[Any, Node] = {}
     for node in given:
         value: Any = node.meta["val"]
@@ -64,7 +68,8 @@ def _states(graph: Any, without: "Collection[Node]") -> "list[Node]":
         if node.op == "placeholder" and memory(node) is not None:
             given.setdefault(memory(node), node)
     results = {memory(n) for n in output.all_input_nodes}
-    learns = {n for n in given.values() if n.meta["val"].requires_grad}
+    learns = {n for n in graph.nodes if n.op == "placeholder" and n.meta["val"].requires_grad}
+    learning = set(map(memory, learns))
     learnt = set[int | None]()  # memory that was written to with gradients
     written: dict[Node, list[Node]] = {}
     for node in graph.nodes:
@@ -79,8 +84,7 @@ def _states(graph: Any, without: "Collection[Node]") -> "list[Node]":
     return [
         state
         for state, nodes in written.items()
-        if state not in learns
-        and memory(state) not in learnt | results
+        if memory(state) not in learning | learnt | results
         and not all(map(only_counts, nodes))
         and not any(operation(user) in NOTING and state in user.args[3:] for user in state.users)
     ]

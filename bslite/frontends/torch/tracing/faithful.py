@@ -18,6 +18,7 @@ from bslite.frontends.torch.tracing.eager import transformers
 from bslite.frontends.torch.tracing.loose import unchanged
 from bslite.frontends.torch.tracing.noticing import generators
 from bslite.frontends.torch.tracing.parameters import alias, parameters_kept
+from bslite.frontends.torch.tracing.quiet import one_at_a_time
 from bslite.frontends.torch.values import is_narrow
 
 if TYPE_CHECKING:
@@ -138,12 +139,13 @@ def run_before(
     gradients: bool = False,
 ) -> bool:  # fmt: skip
     """Run a forward that is going to be traced; whether it did not fail. What its code keeps for later calls,
-    as functools.cache does, is not to be a trace's stand-ins. Nothing else remains of it: one that writes to
-    parameters fails before it does.
+    as functools.cache does, is not to be a trace's stand-ins; without ``gradients`` it has none. Nothing else
+    of it remains: one that writes to parameters fails before it does.
     """
     own = {id(p): alias(p) for p in module.parameters()}
-    with suppress(Exception), aside(gradients), unchanged(module), parameters_kept(own.values()):
-        deep_copy(module, dict(own))(*_copied(args), **_copied(kwargs or {}))
+    with suppress(Exception), one_at_a_time, aside(gradients), unchanged(module):
+        with parameters_kept(own.values()):
+            deep_copy(module, dict(own))(*_copied(args), **_copied(kwargs or {}))
         return True
     return False
 

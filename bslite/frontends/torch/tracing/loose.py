@@ -2,10 +2,12 @@
 knows: in plain attributes, in other objects, global.
 """
 
+import dis
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from bslite.frontends.common.lazy import load_torch
@@ -13,6 +15,9 @@ from bslite.frontends.torch.tracing.reach import closed, held, modules_in, tenso
 
 if TYPE_CHECKING:
     import torch
+
+
+GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
@@ -25,10 +30,18 @@ def _reached(module: "torch.nn.Module") -> "Iterator[torch.Tensor]":
     yield from itertools.chain.from_iterable(map(tensors_within, itertools.chain(*spaces)))
     read: list[Any] = []
     for function in {value for space in spaces for value in space if isinstance(value, FunctionType)}:
-        read += (*closed(function), *(function.__globals__.get(name) for name in function.__code__.co_names))
+        named = (function.__globals__.get(name) for name in _globals_of(function.__code__))
+        read += (*closed(function), *named)
     for value in read:
         yield from tensors_within(value, 0)  # a program's containers may be large, or load what is read
-    yield from held(within(*modules_in(read, 0)))
+    kind = load_torch().nn.Parameter  # of which all would be copied
+    yield from (t for t in held(within(*modules_in(read, 0))) if not isinstance(t, kind))
+
+
+@functools.lru_cache(maxsize=4096)
+def _globals_of(code: CodeType) -> frozenset[str]:
+    """The names of globals, not those of attributes, that code has."""
+    return frozenset(str(i.argval) for i in dis.get_instructions(code) if i.opname in GLOBALS)
 
 
 def origins(tensors: "Iterable[torch.Tensor]", constants: Iterable[Any]) -> "list[torch.Tensor]":

@@ -14,6 +14,7 @@ OWN = re.compile(
     r".*isinstance\(treespec, LeafSpec\)|.*_flat_weights\[0\].* were assigned during export"
     r"|The tensor attributes? (self[\w.]*\.weight\w*(, )?)+ (was|were) assigned during export"  # by hooks
 )
+one_at_a_time = threading.RLock()  # torch's exporter, and what is set for all threads, is not for several
 LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
 _here = threading.local()  # ``depth`` of exports that this thread is in
 
