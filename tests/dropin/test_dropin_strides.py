@@ -115,3 +115,20 @@ def test_a_model_as_a_whole(name: str) -> None:
         return
     with torch.no_grad():
         np.testing.assert_allclose(bslite.run(bslite.from_torch(net, x), x.numpy()), net(x), rtol=1e-5)
+
+
+def test_an_image_that_is_a_constant_may_be_a_result() -> None:
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mean, self.layer = torch.full((1, 3, 1, 1), 0.4), torch.nn.Conv2d(3, 3, 3, padding=1)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x - self.mean) + self.mean, self.mean.type_as(x)
+
+    net, x = Net().eval(), torch.randn(2, 3, 8, 8)
+    want = [y.detach() for y in net(x)]
+    made = bslite.run(bslite.from_torch(net, (x,)), x.numpy())
+    torch.testing.assert_close([torch.from_numpy(y) for y in made], want)
+    fast = bslite.optimize(net.train(), tune=False, fallback="error")
+    torch.testing.assert_close([y.detach() for y in fast(x)], want)
