@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 #: Layers that note statistics, of which their schemas say nothing.
 NOTING = ("batch_norm", "instance_norm", "native_batch_norm")
-
-
 OWN = ("PARAMETER", "BUFFER")  # kinds of placeholder that hold a tensor of the module
 
 
