@@ -10,15 +10,20 @@ Tensor = torch.Tensor
 KNOWN = ("cpu", "cuda")
 
 
+def of(tensor: Tensor) -> torch.device:
+    """The device a tensor is on."""
+    return tensor.device
+
+
 def on_gpu(tensor: Tensor) -> bool:
     """Whether the GPU engine takes the tensor."""
-    return tensor.device.type == "cuda"
+    return of(tensor).type == "cuda"
 
 
 def wrong(tensors: Iterable[Tensor], held: Iterable[Tensor]) -> str:
     """Why a call with ``tensors``, of a module that holds ``held``, cannot run in bslite; empty if it can."""
-    given = {t.device for t in tensors}
-    places = given | {t.device for t in held}
+    given = {of(t) for t in tensors}
+    places = given | {of(t) for t in held}
     if len(places) > 1:
         names = " and ".join(sorted(map(str, places)))
         return f"inputs and parameters are on several devices: {names}"

@@ -64,7 +64,7 @@ def explain_module(module: Any, **options: Any) -> ModuleExplanation:
             trace = made.capture if made.capture.origin is None else made.capture.origin[0]
             latest[id(trace)] = made, kind
     specs = [(b.spec(p, held), _called(b, p, kind)) for b, kind in latest.values() for p in b.in_bslite]
-    gpus = [tensor.device for tensor in held.values() if place.on_gpu(tensor)]
+    gpus = [place.of(tensor) for tensor in held.values() if place.on_gpu(tensor)]
     if gpus:
         device = gpus[0].index or 0
         plans = (explain_on_gpu(spec, shapes, device=device) for spec, shapes in specs)

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from bslite.dropin import place
 from bslite.dropin.blueprint import Blueprint
 from bslite.dropin.diagnosis.reporting_parts import PartReport, part_report
 from bslite.dropin.kinds import Kind
@@ -96,7 +97,7 @@ def report(module: Any) -> Report:
 def report_of(runner: Runner) -> Report:
     """The report of a runner."""
     options = runner.options
-    where = next((str(tensor.device) for _, tensor in named_tensors(runner.module)), "cpu")
+    where = next((str(place.of(tensor)) for _, tensor in named_tensors(runner.module)), "cpu")
     return Report(
         runner.name,
         options.fallback,
