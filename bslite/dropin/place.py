@@ -11,7 +11,7 @@ KNOWN = ("cpu", "cuda")
 
 
 def of(tensor: Tensor) -> torch.device:
-    """The device a tensor is on."""
+    """The device a tensor is on; tests put another in this place, for machines without a GPU."""
     return tensor.device
 
 
