@@ -97,7 +97,7 @@ class TrainedPart:
     def __call__(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         given = (*tensors, *self.weights)
         taped = torch.is_grad_enabled() and bool(self._seeds) and any(t.requires_grad for t in given)
-        plan = self.plan(given) if taped else None
+        plan = self.plan(given) if taped and not self.slower else None
         if plan is not None and self._measures and self.seconds is None:
             ours = self._taped, self.weights
             self.seconds = seconds(ours, (self.peer.run, self.peer.weights), tensors)
