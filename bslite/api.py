@@ -1,7 +1,7 @@
 """The public calls: check what the user gave, then hand it to an engine."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,10 +51,13 @@ def run(
     if precision is not None and precision_of(precision) is not current():
         with least(precision):
             return run(spec, x, backend=backend, layerwise=layerwise, threads=threads, precision=precision)
-    if type(spec) is ModelSpec and (backend is None or backend == "cpu"):
-        same = x if type(x) in (list, tuple) else [x]
-        if (call := prepared(spec, same, threads, layerwise)) and (made := call(same)) is not None:
-            return made[0] if len(made) == 1 else made
+    if type(spec) is ModelSpec and (backend is None or backend == "cpu") and "_calls" in spec.__dict__:
+        given, as_torch = x if type(x) in (list, tuple) else in_order(spec, x), False
+        if (call := prepared(spec, given, threads, layerwise)) is None:
+            given, as_torch = viewed(given)
+            call = prepared(spec, given, threads, layerwise) if as_torch else None
+        if call is not None and (made := call(given)) is not None:
+            return handed(made, as_torch)
     model, (spec, backend, threads) = spec, asked(spec, backend, threads)
     if isinstance(spec, OpenModel):
         each = in_order(spec, x)
@@ -80,15 +83,14 @@ def run(
             f"run() takes a ModelSpec first, got {type(spec).__name__}; "
             "make one with bslite.from_torch, from_onnx, from_state_dict or load, or bslite.compile"
         )
-    x = in_order(spec, x) if isinstance(x, Mapping) else x
+    x = in_order(spec, x)
     if backend is not None and backend not in BACKENDS:
         raise EngineError(f"backend {backend!r} is not one of {', '.join(map(repr, BACKENDS))}")
     check_threads(threads)
     if backend in (None, "cuda") and (tensors := cuda_tensors(spec, x)):
         from bslite.engines.cuda import border
 
-        made = border.run(spec, tensors, layerwise=layerwise)
-        return made[0] if len(made) == 1 else made
+        return handed(border.run(spec, tensors, layerwise=layerwise), False)
     inputs, as_torch = as_arrays(spec, x)
     if backend in ("reference", "reference64"):
         from bslite import reference
@@ -102,14 +104,37 @@ def run(
         from bslite.engines import cpu
 
         outputs = cpu.run(spec, inputs, threads=threads, layerwise=layerwise)
-        given = x if isinstance(x, (list, tuple)) else [x]
-        if (kind := kind_of(given)) and all(a is b for a, b in zip(inputs, given, strict=True)):
+        given, _ = viewed(x)
+        if (kind := kind_of(given)) and all(map(_one_memory, inputs, given)):
             calls = spec.__dict__.setdefault("_calls", {})
             if len(calls) >= MOST_CALLS:
                 calls.clear()
             calls[threads, layerwise, current(), kind] = cpu.Call(spec, inputs, threads, layerwise)
-    results: list[Any] = [sys.modules["torch"].from_numpy(y) for y in outputs] if as_torch else outputs
-    return results[0] if len(results) == 1 else results
+    return handed(outputs, as_torch)
+
+
+def handed(outputs: list[Any], as_torch: bool) -> Any:
+    """What `run` returns: ``outputs``, as tensors if asked for, the only one of them by itself."""
+    made = [sys.modules["torch"].from_numpy(y) for y in outputs] if as_torch else outputs
+    return made[0] if len(made) == 1 else made
+
+
+def viewed(given: Sequence[Any]) -> tuple[list[Any], bool]:
+    """``given``, with arrays of the same memory in the places of tensors, and whether there are any. All
+    stay as they are if one of them has no memory that an array can be of.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not any(isinstance(x, torch.Tensor) for x in given):
+        return given if isinstance(given, list) else list(given), False
+    try:
+        return [x.detach().numpy() if isinstance(x, torch.Tensor) else x for x in given], True
+    except (TypeError, RuntimeError):  # one of a GPU, sparse, negated on reading, bfloat16
+        return list(given), True
+
+
+def _one_memory(a: Array, b: Array) -> bool:
+    """Whether one array is the other, element for element."""
+    return a is b or (a.size > 0 and a.ctypes.data == b.ctypes.data and a.strides == b.strides)
 
 
 def in_pieces(

@@ -70,8 +70,8 @@ class OnnxModel(OpenModel):
 
     def uncut(self, given: Sequence[Any]) -> Settled | None:
         """See `OpenModel`."""
-        self._by_name(given)  # refuses what is no input of its
         if any(model._rep.running.cut for model in (self, *self._others.values())):
+            self._by_name(given)  # refuses what is no input of its
             return None
         try:
             return self.settle(given)

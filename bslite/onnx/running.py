@@ -15,6 +15,7 @@ run finds out where the graph has to be cut:
 A branch or body is such a graph itself, with the values around it as inputs, made when it is first taken.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -84,6 +85,11 @@ class Running:
         self._count = 0  # of runs
         self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
         self.met = Met()
+
+    @functools.cached_property
+    def _dtypes(self) -> tuple[str, ...]:
+        """Those of the graph's inputs, as it declares them."""
+        return tuple(i.dtype for i in graph_inputs(self.graph.source))
 
     @property
     def pieces(self) -> list[Piece]:
@@ -158,9 +164,8 @@ class Running:
         if self.cut:
             raise UnsupportedError(f"model {self.graph.source.name!r} runs in several pieces")
         (piece,) = self.pieces
-        dtypes = tuple(i.dtype for i in graph_inputs(self.graph.source))
         with self._cuts.lock:
-            key = piece, True, dtypes
+            key = piece, True, self._dtypes
             if key not in self._reps:
                 self._reps[key] = self._rep(piece, {})
             found = self._reps[key]

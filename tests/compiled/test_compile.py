@@ -147,6 +147,36 @@ def test_wrong_arguments_are_named(call: Any, message: str) -> None:
         call(bslite.compile(two_inputs()), noise(3, 4))
 
 
+class Takes(torch.nn.Module):  # type: ignore[misc]
+    """A forward with arguments of all kinds."""
+
+    def forward(self, x: Any, y: Any = None, *more: Any, scale: Any) -> Any:
+        return sum([x * scale, *([] if y is None else [y]), *more])
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "message"),
+    [
+        (2, (), "missing a required argument: 'scale'"),
+        (0, ("scale",), "missing a required argument: 'x'"),
+        (1, ("scale", "x"), "multiple values for argument 'x'"),
+        (1, ("scale", "z"), "unexpected keyword argument 'z'"),
+        (1, ("scale",), ""),
+        (4, ("scale",), ""),
+        (1, ("y", "scale"), ""),
+    ],
+)
+def test_arguments_of_a_module_are_those_of_its_forward(args: int, named: Any, message: str) -> None:
+    net, x = Takes().eval(), torch.rand(2, 3)
+    model, kwargs = bslite.compile(net), dict.fromkeys(named, x)
+    for _ in range(2):
+        if message:
+            with pytest.raises(InputError, match=message):
+                model(*[x] * args, **kwargs)
+        else:
+            assert torch.allclose(model(*[x] * args, **kwargs)[0], net(*[x] * args, **kwargs))
+
+
 def test_what_cannot_be_compiled_says_why() -> None:
     with pytest.raises(InputError, match="takes a ModelSpec, the path of a model file"):
         bslite.compile(3)

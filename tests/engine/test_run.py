@@ -11,7 +11,7 @@ from support.graphs import Graph, one_op
 from support.noise import noise
 
 import bslite
-from bslite import BsliteError, EngineError, InputError, ModelSpec, SpecError
+from bslite import BsliteError, EngineError, InputError, ModelSpec, SpecError, api
 from bslite.engines.cpu import constants
 from bslite.plan import Const
 
@@ -208,6 +208,46 @@ def test_a_prepared_call_takes_nothing_else(spec: ModelSpec) -> None:
             bslite.run(spec, x, threads=threads)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="takes 1 input"):
         bslite.run(spec, [x, x], threads=1)
+
+
+def test_tensors_and_dicts_are_not_checked_again_either(
+    spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    x, wide = (
+        torch.from_numpy(picture()),
+        torch.zeros(2, 5, 20, 44)[..., ::2].copy_(torch.from_numpy(picture())),
+    )
+    kinds = {
+        "tensor": x,
+        "with gradients": x.clone().requires_grad_(),
+        "parameter": torch.nn.Parameter(x.clone()),
+        "list": [x],
+        "channels last": x.contiguous(memory_format=torch.channels_last),
+        "strided": wide,
+        "array by name": {"image": x.numpy()},
+        "tensor by name": {"image": x},
+    }
+    want = {name: bslite.run(spec, given, threads=1) for name, given in kinds.items()}
+    checked: list[str] = []
+    as_arrays = api.as_arrays
+    monkeypatch.setattr(api, "as_arrays", lambda *a: checked.append("again") or as_arrays(*a))
+    for name, given in kinds.items():
+        made = bslite.run(spec, given, threads=1)
+        assert type(made) is type(want[name]) is (np.ndarray if name == "array by name" else torch.Tensor)
+        assert np.asarray(made).tobytes() == np.asarray(want["tensor"]).tobytes(), name
+    assert not checked
+    negated = torch.complex(0 * x, -x).conj().imag  # is negated when it is read
+    assert negated.is_neg()
+    assert bslite.run(spec, negated, threads=1).numpy().tobytes() == want["tensor"].numpy().tobytes()
+    expanded = x[:1].expand(2, -1, -1, -1)
+    for _ in range(2):
+        assert torch.equal(bslite.run(spec, expanded, threads=1)[1], want["tensor"][0])
+    assert checked
+    with pytest.raises(InputError, match="there is no input 'picture'; 'image' is missing"):
+        bslite.run(spec, {"picture": x}, threads=1)
+    with pytest.raises(InputError, match=r"is torch\.float64, expected torch\.float32"):
+        bslite.run(spec, x.double(), threads=1)
 
 
 def test_a_prepared_call_keeps_nothing_alive() -> None:

@@ -158,6 +158,17 @@ def test_sizes_that_one_graph_cannot_express_are_fixed_call_by_call() -> None:
     assert model(torch.randn(1, 3, 20, 8))[0].shape == (1, 6, 20, 8)
 
 
+def test_sizes_that_fit_are_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Segments().eval()
+    spec = from_torch(net, torch.randn(1, 3, 16, 24), dynamic_shapes="auto")
+    shapes = [(1, 3, 16, 24), (2, 3, 17, 10), (3, 3, 17, 10)]
+    for shape in shapes:
+        bslite.run(spec, torch.randn(shape))
+    monkeypatch.setattr("bslite.frontends.torch.model.bound_to", None)
+    for shape in shapes:
+        assert distance(net, spec, torch.randn(shape)) < 1e-6
+
+
 def test_models_for_other_sizes_are_bounded_and_share_packed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     with_room(monkeypatch, 800)
     net = nn.Sequential(nn.Conv2d(3, 64, 5), nn.Conv2d(64, 3, 5, padding=2), Segments()).eval()

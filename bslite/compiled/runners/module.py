@@ -1,7 +1,8 @@
 """A torch module as a compiled model runs it: by the drop-in, with nothing left to torch."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,32 +28,42 @@ class ModuleRunner:
         self.model = optimize(
             module, fallback="error", tune=False, threads=options.threads, precision=options.precision.value
         )
-        given = inspect.signature(module.forward).parameters.values()
+        self._signature = inspect.signature(module.forward)
+        given = self._signature.parameters.values()
         self.inputs = tuple(
             Port(p.name, None, "any") for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         )
-        self.outputs: tuple[Port, ...] = ()
+        self._counts = _counts(given)
+        self._made: list[tuple[str, torch.Size, torch.dtype]] = []  # by the last call
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """What the last call gave; none before it."""
+        return tuple(Port(name, tuple(s), str(d).removeprefix("torch.")) for name, s, d in self._made)
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Outputs:
         if len(args) == 1 and isinstance(args[0], Mapping):
             args, kwargs = [], {**args[0], **kwargs}
-        try:
-            inspect.signature(self.model.forward).bind(*args, **kwargs)
-        except TypeError as e:
-            raise InputError(f"model {self.name!r}: {e}") from None
+        if kwargs or len(args) not in self._counts:
+            self._check(args, kwargs)
         arrays = any(
             not isinstance(x, torch.Tensor) and hasattr(x, "__array__") for x in (*args, *kwargs.values())
         )
         with torch.no_grad():
             made = self.model(*map(as_tensor, args), **{k: as_tensor(v) for k, v in kwargs.items()})
         results = Outputs(_named(made))
-        self.outputs = tuple(
-            Port(name, tuple(y.shape), str(y.dtype).removeprefix("torch.")) for name, y in results.items()
-        )
+        self._made = [(name, y.shape, y.dtype) for name, y in results.items()]
         if not arrays:
             return results
         known = {name: y.float() if y.dtype == torch.bfloat16 else y for name, y in results.items()}
         return Outputs((name, y.numpy()) for name, y in known.items())  # NumPy has no bfloat16
+
+    def _check(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """InputError if these are not the arguments that the module's forward takes."""
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as e:
+            raise InputError(f"model {self.name!r}: {e}") from None
 
     def pieces(self) -> list[str]:
         return ["engine: the whole module"]
@@ -62,6 +73,15 @@ class ModuleRunner:
 
     def close(self) -> None:
         runner_of(self.model).forget()
+
+
+def _counts(parameters: Iterable[inspect.Parameter]) -> range:
+    """How many arguments a forward takes where all are given by place; none where one must have its name."""
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if any(p.kind is p.KEYWORD_ONLY and p.default is p.empty for p in parameters):
+        return range(0)
+    any_more = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    return range(sum(p.default is p.empty for p in placed), sys.maxsize if any_more else len(placed) + 1)
 
 
 def _named(made: Any) -> Iterator[tuple[str, torch.Tensor]]:

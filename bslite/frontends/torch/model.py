@@ -12,6 +12,8 @@ from bslite.ops import Shape
 from bslite.spec import ModelSpec
 from bslite.spec.open import OpenModel, Settled
 
+MOST_SHAPES = 256  # kinds of inputs that are known to fit
+
 
 class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, a ModelSpec says more
     """The model that `bslite.from_torch` makes of a module that leaves more sizes free than one graph can
@@ -35,14 +37,16 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
         left = frozenset(s for s in sizes.example if sizes.names[s] not in free)
         shapes = tuple(sizes.named(traced) for traced in sizes.inputs)
         state = {"base": base, "_sizes": sizes, "_made": made, "_left": left, "open_shapes": shapes}
-        model.__dict__.update(state, _kept=by_operations(lambda spec: len(spec.nodes)))
+        fitting = Recent[tuple[Shape, ...], dict[Any, int]](MOST_SHAPES)
+        model.__dict__.update(state, _kept=by_operations(lambda spec: len(spec.nodes)), _fitting=fitting)
         return model
 
     base: ModelSpec
     _sizes: Sizes
     _made: Callable[[Mapping[Any, int]], ModelSpec]
     _left: frozenset[Any]
-    _kept: Recent[Any, ModelSpec]
+    _kept: Recent[tuple[int, ...], ModelSpec]
+    _fitting: Recent[tuple[Shape, ...], dict[Any, int]]
 
     def settle(self, given: Sequence[Any]) -> Settled:
         """See `OpenModel`."""
@@ -67,17 +71,20 @@ class TorchModel(ModelSpec, OpenModel):  # type: ignore[misc]  # of the inputs, 
 
     def spec_for(self, shapes: Sequence[Shape]) -> ModelSpec:
         """The model for inputs of these shapes. InputError, naming input and axis, if there is none."""
+        fixed = self._fitting.get(tuple(map(tuple, shapes)), lambda: self._fixed(shapes))
+        if all(n == self._sizes.example[s] for s, n in fixed.items()):
+            return self.base
+        try:
+            return self._kept.get(tuple(fixed.values()), lambda: self._made(fixed))
+        except SpecError as e:  # torch's own operations ask for sizes, too: a pool, whether a window fits
+            raise self._unlike_the_trace(bound_to(self._sizes, self.inputs, shapes), f" ({e})") from e
+
+    def _fixed(self, shapes: Sequence[Shape]) -> dict[Any, int]:
+        """The sizes that a ModelSpec cannot leave free, by symbol, as inputs of these shapes have them."""
         bound = bound_to(self._sizes, self.inputs, shapes)
         if not self._sizes.hold(bound):
             raise self._unlike_the_trace(bound)
-        key = tuple(bound[s] for s in self._sizes.example if s in self._left)
-        if all(bound[s] == self._sizes.example[s] for s in self._left):
-            return self.base
-        fixed = {s: n for s, n in bound.items() if s in self._left}
-        try:
-            return self._kept.get(key, lambda: self._made(fixed))
-        except SpecError as e:  # torch's own operations ask for sizes, too: a pool, whether a window fits
-            raise self._unlike_the_trace(bound, f" ({e})") from e
+        return {s: bound[s] for s in self._sizes.example if s in self._left}
 
     def _unlike_the_trace(self, bound: Mapping[Any, int], reason: str = "") -> InputError:
         """The error for sizes at which the trace does not hold."""
