@@ -10,7 +10,7 @@ import numpy as np
 from bslite.cache import Derived
 from bslite.errors import BsliteError
 from bslite.ops import Shape, infer
-from bslite.passes.rewrite import params_of
+from bslite.passes.rewrite import needed, params_of
 from bslite.spec import Array, ModelSpec, Node
 
 #: Ways to change the free sizes of a model, to learn which sizes depend on them.
@@ -19,22 +19,23 @@ OPEN = 2**31 - 1  # the end of a slice that goes to the end of the axis, and all
 
 
 class Draft:
-    """Nodes by name in topological order, who reads what, and sizes at several sizes of the inputs.
+    """The nodes that the outputs need, by name in topological order, who reads what, and sizes at several
+    sizes of the inputs.
 
     ``derived`` keeps the parameters that passes make.
     """
 
     def __init__(self, spec: ModelSpec, derived: Derived | None = None) -> None:
         self.spec, self.derived = spec, derived or Derived()
-        self.nodes = {n.name: n for n in spec.nodes}
+        self.nodes = {n.name: n for n in needed(spec.nodes, spec.outputs)}
         self.place: dict[str, float] = {name: i for i, name in enumerate(self.nodes)}
         self.dtypes = dict(spec.dtypes)
         self.outputs = frozenset(spec.outputs)
-        self.changed = False
+        self.changed = len(self.nodes) < len(spec.nodes)
         self.params: dict[str, Array] = {}
         self._pending: dict[str, tuple[Any, Sequence[Array]]] = {}
         self.reading: dict[str, dict[str, None]] = {}
-        for node in spec.nodes:
+        for node in self.nodes.values():
             self._note(node)
 
     def _note(self, node: Node) -> None:
@@ -123,8 +124,10 @@ class Draft:
         if any(name != new for name, new in names.items()):
             node, before = _renamed(node, names), tuple(_renamed(n, names) for n in before)
         old = self.nodes[node.name]
+        end, read = self.place[node.name], [name for n in (node, *before) for name in n.inputs]
+        start = max((self.place[name] for name in read if name in self.place), default=end - 1)
         for i, new in enumerate(before, start=1):
-            self.place[new.name] = self.place[node.name] - 1 + i / (len(before) + 1)
+            self.place[new.name] = start + (end - start) * i / (len(before) + 1)
             self.nodes[new.name] = new
             self._infer(new)
             self._note(new)

@@ -15,6 +15,7 @@ from bslite.passes.complex import complex_in_parts
 from bslite.passes.draft import Draft
 from bslite.passes.enlarged import fold_enlargements
 from bslite.passes.families import SCALED
+from bslite.passes.kept import slices_first
 from bslite.passes.norms import fold_norms_ahead
 from bslite.passes.parts import all_blocks_widened, attention_in_parts
 from bslite.passes.quads import choose_quads
@@ -97,7 +98,8 @@ def simplify(
     parameters. ``dots``: how the machine multiplies bytes (`choose_quads`). ``small``: whether convolutions
     read images before they are enlarged, and after they are averaged, and order channels that become pixels.
     """
-    folded = fold_batch_norms(fuse_attention(rewrite(drop_identities(spec), derived, dots)), derived)
+    rewritten = rewrite(drop_identities(spec), derived, dots, small)
+    folded = fold_batch_norms(fuse_attention(rewritten), derived)
     joined = one_branch(folded, derived)
     folded = folded if joined is folded else fold_batch_norms(joined, derived)
     folded = fold_norms_ahead(folded, derived)
@@ -114,14 +116,19 @@ def simplify_for_gpu(spec: ModelSpec) -> ModelSpec:
     return simple if parted is simple else rewrite(parted)
 
 
-def rewrite(spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False) -> ModelSpec:
-    """The model without what does nothing, with what is written out as single ops.
+def rewrite(
+    spec: ModelSpec, derived: Derived | None = None, dots: bool | None = False, first: bool = False
+) -> ModelSpec:
+    """The model without what does nothing, with what is written out as single ops; ``first``: slices are
+    taken before what makes them.
 
     The rules go twice: reshapes between parts of what is written out go first, constants join what is found.
     """
     draft = Draft(spec, derived)
     apply_rules(draft)
     recognise(draft)
+    if first:
+        slices_first(draft)
     apply_rules(draft)
     choose_quads(draft, dots)
     return draft.spec_now()

@@ -164,7 +164,7 @@ def test_values_that_leave_and_enter_in_the_middle() -> None:
         assert [y.tobytes() for y in got] == [y.tobytes() for y in want]
 
 
-@pytest.mark.parametrize("outputs", ["z", "z a", "z joined", "joined b", "a z b joined"])
+@pytest.mark.parametrize("outputs", ["z", "z a", "z joined", "z joined b", "a z b joined"])
 def test_a_part_of_a_concat_may_have_more_rows_than_it(outputs: str) -> None:
     """A convolution reads rows around those that the concat takes of the same part (GhostNet). Each band
     makes these, not all rows of the image, and the parts still lie in the concat.
