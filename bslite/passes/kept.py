@@ -29,7 +29,16 @@ class Source(NamedTuple):
     attrs: Mapping[str, Any]
 
 
-Rule = Callable[[Draft, Node, int], Source | None]
+class Cut(NamedTuple):
+    """What a slice keeps of the elements along an axis, which is not negative."""
+
+    axis: int
+    start: int
+    stop: int | None
+    step: int
+
+
+Rule = Callable[[Draft, Node, Cut], Source | None]
 
 
 def slices_first(draft: Draft) -> None:
@@ -47,37 +56,44 @@ def slices_first(draft: Draft) -> None:
 def _moved(draft: Draft, node: Node) -> bool:
     """Let what makes the source of a slice, and is read by nothing else, make the sliced value."""
     made_by = draft.alone(node.inputs[0])
-    axis = node.attrs["axis"] % len(draft.shape(node.name))
-    if made_by is None or any(PART * s[node.name][axis] > s[node.inputs[0]][axis] for s in draft.shapes):
+    cut = _cut(draft, node)
+    if made_by is None or not all(_few(s, node, cut.axis) for s in draft.shapes):
         return False
-    if not _saves(draft, made_by, axis):
+    if not _saves(draft, made_by, cut):
         return False
-    source = _source(draft, made_by, axis)
+    source = _source(draft, made_by, cut)
     if source is None:
         return _rows_apart(draft, made_by)
     new: dict[str, Node] = {}
     inputs: list[str] = []
     for name, place in zip(made_by.inputs, source.axes, strict=True):
         if place is not None:
-            attrs = {**node.attrs, "axis": place}
-            name = (
-                _like(draft, name, attrs)
-                or new.setdefault(name, Node(f"{name}/kept", "slice", (name,), attrs=attrs)).name
-            )
+            there = cut._replace(axis=place)
+            taken = Node(f"{name}/kept", "slice", (name,), attrs=there._asdict())
+            name = _like(draft, name, there) or new.setdefault(name, taken).name
         inputs.append(name)
     draft.put(Node(node.name, source.op, tuple(inputs), made_by.params, source.attrs), *new.values())
     return True
 
 
-def _like(draft: Draft, name: str, attrs: dict[str, Any]) -> str | None:
+def _cut(draft: Draft, node: Node) -> Cut:
+    """What a slice keeps."""
+    axis = node.attrs["axis"] % len(draft.shape(node.name))
+    return Cut(axis, node.attrs["start"], node.attrs["stop"], node.attrs["step"])
+
+
+def _few(shapes: Mapping[str, Shape], node: Node, axis: int) -> bool:
+    """Whether a slice keeps few elements along its axis, in these shapes."""
+    return PART * shapes[node.name][axis] <= shapes[node.inputs[0]][axis]
+
+
+def _like(draft: Draft, name: str, cut: Cut) -> str | None:
     """The value that such a slice of ``name`` is already; it then stands right behind ``name``."""
-    rank = len(draft.shape(name))
     for reader in draft.reading.get(name, {}):
         node = draft.nodes[reader]
-        if node.op == "slice" and {**node.attrs, "axis": node.attrs["axis"] % rank} == attrs:
-            others = [draft.place[r] for r in draft.reading[name] if r != reader]
+        if node.op == "slice" and _cut(draft, node) == cut:
             start = draft.place.get(name, -1.0)  # an input stands before all nodes
-            draft.place[reader] = (start + min([*others, draft.place[reader]])) / 2
+            draft.place[reader] = (start + min(draft.place[r] for r in draft.reading[name])) / 2
             return reader
     return None
 
@@ -138,72 +154,79 @@ def _columns_picked(draft: Draft, node: Node) -> None:
     draft.put(Node(node.name, node.op, (new[0].name, new[-1].name), attrs=node.attrs), *new)
 
 
-def _elementwise(draft: Draft, node: Node, axis: int) -> Source | None:
+def _elementwise(draft: Draft, node: Node, cut: Cut) -> Source | None:
     rank, axes = len(draft.shape(node.name)), list[int | None]()
     for name in node.inputs:
-        place = axis - rank + len(draft.shape(name))
+        place = cut.axis - rank + len(draft.shape(name))
         wide = place >= 0 and any(shapes[name][place] != 1 for shapes in draft.shapes)
-        if wide and any(shapes[name][place] != shapes[node.name][axis] for shapes in draft.shapes):
+        if wide and any(shapes[name][place] != shapes[node.name][cut.axis] for shapes in draft.shapes):
             return None
         axes.append(place if wide else None)
     return Source(axes, node.op, node.attrs)
 
 
-def _norm(draft: Draft, node: Node, axis: int) -> Source | None:
+def _norm(draft: Draft, node: Node, cut: Cut) -> Source | None:
     rows = len(draft.shape(node.name)) - len(node.attrs["normalized_shape"])
-    return Source([axis], node.op, node.attrs) if axis < rows else None
+    return Source([cut.axis], node.op, node.attrs) if cut.axis < rows else None
 
 
-def _along_another(draft: Draft, node: Node, axis: int) -> Source | None:
-    same = node.attrs["axis"] % len(draft.shape(node.name)) == axis
-    return None if same else Source([axis] * len(node.inputs), node.op, node.attrs)
+def _along_another(draft: Draft, node: Node, cut: Cut) -> Source | None:
+    same = node.attrs["axis"] % len(draft.shape(node.name)) == cut.axis
+    return None if same else Source([cut.axis] * len(node.inputs), node.op, node.attrs)
 
 
-def _linear(draft: Draft, node: Node, axis: int) -> Source | None:
-    return Source([axis], node.op, node.attrs) if axis < len(draft.shape(node.name)) - 1 else None
+def _linear(draft: Draft, node: Node, cut: Cut) -> Source | None:
+    return Source([cut.axis], node.op, node.attrs) if cut.axis < len(draft.shape(node.name)) - 1 else None
 
 
-def _product(draft: Draft, node: Node, axis: int) -> Source | None:
+def _product(draft: Draft, node: Node, cut: Cut) -> Source | None:
     rank, ranks = len(draft.shape(node.name)), [len(draft.shape(name)) for name in node.inputs]
-    if min(ranks) < 2 or axis < rank - 2:
+    if min(ranks) < 2 or cut.axis < rank - 2:
         return None
-    rows = axis == rank - 2
+    rows = cut.axis == rank - 2
     return Source([ranks[0] - 2, None] if rows else [None, ranks[1] - 1], node.op, node.attrs)
 
 
-def _attention(draft: Draft, node: Node, axis: int) -> Source | None:
-    q, *others = node.inputs
-    if axis != len(draft.shape(node.name)) - 2 or node.attrs["is_causal"] or node.attrs["dropped"]:
+def _attention(draft: Draft, node: Node, cut: Cut) -> Source | None:
+    q, k, *others = node.inputs
+    if cut.axis != len(draft.shape(node.name)) - 2 or node.attrs["dropped"]:
+        return None
+    if node.attrs["is_causal"] and not all(_sees_all(s[q][-2], s[k][-2], cut) for s in draft.shapes):
         return None
     axes: list[int | None] = [len(draft.shape(q)) - 2, None, None]
-    for mask in others[2:]:
+    for mask in others[1:]:
         place = len(draft.shape(mask)) - 2
         wide = place >= 0 and any(shapes[mask][place] != 1 for shapes in draft.shapes)
         axes.append(place if wide else None)
-    return Source(axes, node.op, node.attrs)
+    return Source(axes, node.op, {**node.attrs, "is_causal": False})
 
 
-def _permuted(draft: Draft, node: Node, axis: int) -> Source | None:
-    return Source([node.attrs["order"][axis]], node.op, node.attrs)
+def _sees_all(rows: int, keys: int, cut: Cut) -> bool:
+    """Whether all rows that a slice keeps see all keys of a causal attention: the last one does."""
+    return min(range(rows)[cut.start : cut.stop : cut.step]) >= keys - 1
 
 
-def _repeated(draft: Draft, node: Node, axis: int) -> Source | None:
-    return Source([axis, None], node.op, node.attrs) if axis else None
+def _permuted(draft: Draft, node: Node, cut: Cut) -> Source | None:
+    return Source([node.attrs["order"][cut.axis]], node.op, node.attrs)
 
 
-def _reshaped(draft: Draft, node: Node, axis: int) -> Source | None:
+def _repeated(draft: Draft, node: Node, cut: Cut) -> Source | None:
+    return Source([cut.axis, None], node.op, node.attrs) if cut.axis else None
+
+
+def _reshaped(draft: Draft, node: Node, cut: Cut) -> Source | None:
     """An axis that the reshape leaves as it is."""
     target = list[int]()
     places = [_kept_axis(draft, node, d) for d in range(len(draft.shape(node.name)))]
     for d, place in enumerate(places):
         size = draft.fixed(node.name, [d])
-        if place is not None and (d == axis or size is None):
+        if place is not None and (d == cut.axis or size is None):
             target.append(-2 - place)  # as that axis of the source
         else:
             target.append(-1 if size is None else size[0])
-    if places[axis] is None or target.count(-1) > 1:
+    if places[cut.axis] is None or target.count(-1) > 1:
         return None
-    return Source([places[axis]], "reshape", {"shape": tuple(target)})
+    return Source([places[cut.axis]], "reshape", {"shape": tuple(target)})
 
 
 def _kept_axis(draft: Draft, node: Node, axis: int) -> int | None:
@@ -232,25 +255,24 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
-def _source(draft: Draft, node: Node, axis: int) -> Source | None:
-    """Where what the node makes along ``axis`` comes from; None if a slice of it cannot go before it."""
+def _source(draft: Draft, node: Node, cut: Cut) -> Source | None:
+    """Where what the node makes along the axis of ``cut`` comes from; None if the cut cannot go before it."""
     pointwise = node.declaration.kind is Kind.POINTWISE and not node.params
     rule = _elementwise if pointwise else RULES.get(node.op)
-    return None if rule is None else rule(draft, node, axis)
+    return None if rule is None else rule(draft, node, cut)
 
 
-def _saves(draft: Draft, node: Node, axis: int) -> bool:
+def _saves(draft: Draft, node: Node, cut: Cut) -> bool:
     """Whether a slice that goes before the node reaches products, or sums, that it makes fewer. Elementwise
     ops and moves before it have their place in the store of what makes their source.
     """
-    source = _source(draft, node, axis)
+    source = _source(draft, node, cut)
     if source is None:
         return node.op == "reshape" and _splits_rows(draft, node) is not None
     if node.declaration.kind in (Kind.CONTRACTION, Kind.REDUCTION):
         return True
-    above = [
-        (draft.alone(name), place)
-        for name, place in zip(node.inputs, source.axes, strict=True)
-        if place is not None
-    ]
-    return any(made_by is not None and _saves(draft, made_by, place) for made_by, place in above)
+    for name, place in zip(node.inputs, source.axes, strict=True):
+        made_by = None if place is None else draft.alone(name)
+        if made_by is not None and place is not None and _saves(draft, made_by, cut._replace(axis=place)):
+            return True
+    return False

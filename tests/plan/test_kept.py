@@ -56,7 +56,7 @@ def of_rules() -> list[Any]:
 
 @pytest.mark.parametrize(("op", "case"), of_rules())
 def test_every_op_makes_the_same_places(op: Op, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "_saves", lambda draft, node, axis: kept._source(draft, node, axis) is not None)
+    monkeypatch.setattr(kept, "_saves", lambda draft, node, cut: kept._source(draft, node, cut) is not None)
     whole, inputs = single_op_spec(op, case)
     for axis, size in enumerate(whole.infer_shapes([x.shape for x in inputs])[whole.outputs[0]]):
         for start in {0, -1} if size > 1 else ():
@@ -77,7 +77,8 @@ def test_every_rule_is_met() -> None:
             spec, inputs = single_op_spec(op, case)
             draft, node = Draft(spec), spec.nodes[-1]
             shape = spec.infer_shapes([x.shape for x in inputs])[node.name]
-            passed += sum(kept._source(draft, node, axis) is not None for axis in range(len(shape)))
+            cuts = [kept.Cut(axis, -1, None, 1) for axis in range(len(shape))]
+            passed += sum(kept._source(draft, node, cut) is not None for cut in cuts)
         assert passed, name
 
 
@@ -194,14 +195,27 @@ def test_an_index_beyond_the_positions_is_still_an_error() -> None:
         bslite.run(spec, noise(2, 6, 8))
 
 
-def causal(q: Any) -> Any:
-    return nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+def causal(q: Any, k: Any = None) -> Any:
+    k = q if k is None else k
+    return nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True)
+
+
+@pytest.mark.parametrize("sizes", [None, "auto"])
+def test_the_last_token_of_a_language_model_sees_all(sizes: Any) -> None:
+    parts = {"q": nn.Linear(32, 32), "up": nn.Linear(32, 64), "head": nn.Linear(64, 99)}
+    made = Made(lambda m, x: m.head(m.up(causal(m.q(x)))[:, -1]), **parts)
+    spec = bslite.from_torch(made.eval(), (torch.randn(2, 9, 32),), dynamic_shapes=sizes)
+    assert products(simplify(spec)) < 0.6 * products(spec)
+    check(spec, noise(2, 9, 32))
+    if sizes:
+        check(spec, noise(3, 1, 32))
 
 
 STAY = {
     "more than half": (lambda m, x: m.linear(x)[:, 1:], (2, 5, 32)),
     "read twice": (lambda m, x: (y := m.linear(x))[:, 0] + y.sum(1), (2, 5, 32)),
-    "causal": (lambda m, x: causal(x)[:, -1], (2, 5, 32)),
+    "causal": (lambda m, x: causal(x)[:, 3], (2, 5, 32)),
+    "of fewer queries than keys": (lambda m, x: causal(x[:, :4], x)[:, -1], (2, 5, 32)),
     "a channel of an activation": (lambda m, x: m.linear(x).relu()[..., :8], (2, 5, 32)),
 }
 
