@@ -198,6 +198,9 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
             return kind.forward(self, *args, **kwargs)
         return self._bslite_runner(args, kwargs)
 
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return kind(*args, **kwargs)  # as a slice of a Sequential makes another one: not wrapped
+
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         runner = runner_of(self)
         made = _wrap, (runner.module, runner.options)
@@ -221,6 +224,7 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
         "__doc__": kind.__doc__,
+        "__new__": __new__,
         "forward": _Forward(forward),
         "_bslite_explain": _explain,
         "_bslite_verified": _verified,

@@ -1,22 +1,15 @@
 """`Graph`: an ONNX graph to be run in pieces, a model's own or one inside of a node."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bslite.errors import SpecError
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.ops import find
+from bslite.frontends.onnx.sorting import subgraphs
 from bslite.frontends.onnx.tensors import to_array
 from bslite.frontends.onnx.values import Const
 from bslite.frontends.onnx.walk import name_of
-
-
-def subgraphs(node: Any) -> Iterator[Any]:
-    """The graphs inside a node."""
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs
 
 
 def outside(node: Any) -> set[str]:

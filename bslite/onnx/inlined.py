@@ -11,8 +11,8 @@ from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.file import Source
 from bslite.frontends.onnx.ops import TABLE
 from bslite.frontends.onnx.schemas import find_schema
+from bslite.frontends.onnx.sorting import subgraphs
 from bslite.frontends.onnx.tensors import dtype_name
-from bslite.onnx.graph import subgraphs
 from bslite.onnx.host import FIRST
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from bslite.errors import FileError, InputError, SpecError, UnsupportedError
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.memo import Memo
+from bslite.frontends.onnx.sorting import sorted_nodes
 from bslite.frontends.onnx.values import Const
 
 LEAST_OPSET = 1
@@ -53,7 +54,7 @@ def read_model(given: Any) -> Source:
         model, name, folder = parse(data, str(path)), path.stem, path.parent
     else:
         raise InputError(f"from_onnx takes a path, bytes or an onnx.ModelProto, got {type(given).__name__}")
-    return Source(model, folder, model.graph.name or name, opsets(model))
+    return Source(sorted_nodes(model), folder, model.graph.name or name, opsets(model))
 
 
 def parse(data: bytes, what: str) -> Any:

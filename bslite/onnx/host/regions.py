@@ -49,7 +49,9 @@ def roi_align(
     made = np.zeros((len(rois), x.shape[1], output_height, output_width), x.dtype)
     for r in range(len(rois)):
         size = extent[r] / bins.astype(x.dtype)
-        points = [sampling_ratio or max(1, int(np.ceil(s))) for s in size]
+        points = [sampling_ratio or int(np.ceil(s)) for s in size]
+        if min(points) < 1:
+            continue  # a region without a point within it
         along = [
             start[r, a] + (np.arange(bins[a] * points[a]) + np.asarray(0.5, x.dtype)) * (size[a] / points[a])
             for a in (0, 1)

@@ -72,13 +72,16 @@ def _turned(b: CpuBuilder, step: CpuStep, x: View, y: View) -> Conv | None:
     if record.y.buffer != x.buffer or pixels < b.machine.lanes:
         return None  # squares of registers would be mostly empty
     axes = _axes(x, y)
-    last, channel = _indices(record.y.at - x.offset, axes)
+    if not axes:
+        return None  # one pixel
+    first, channel = _indices(record.y.at - x.offset, axes)
     planes = record.lines // record.plane_lines
+    last = list(first)
     loops = (
         (record.images, record.y_image), (planes, record.y_plane), (record.plane_lines, record.y_line),
         (pixels, record.y_col),
     )  # fmt: skip
-    at = sum(i * axis.wanted for i, axis in zip(last, axes, strict=True)) + channel * y.strides[CHANNELS]
+    at = sum(i * axis.wanted for i, axis in zip(first, axes, strict=True)) + channel * y.strides[CHANNELS]
     steps = []
     for count, stride in loops:
         along = _along(count, stride // 4, axes) if count > 1 else Along(0, 0)
@@ -87,7 +90,7 @@ def _turned(b: CpuBuilder, step: CpuStep, x: View, y: View) -> Conv | None:
         last[along.axis] += (count - 1) * along.by
         steps.append(along.by * axes[along.axis].wanted)
     # The step may make more than the output, which is a slice of it: all that it writes must have a place.
-    inside = all(0 <= i < axis.size for i, axis in zip(last, axes, strict=True))
+    inside = all(i >= 0 and j < axis.size for i, j, axis in zip(first, last, axes, strict=True))
     channels = record.panels // record.group_panels * record.group_channels
     if not inside or channel + channels > x.shape[CHANNELS] or steps[-1] != 1:
         return None

@@ -8,8 +8,9 @@ from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axis_of, reshaped
+from bslite.frontends.onnx.ops.slices import nothing_left
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Operand, fixed, product
+from bslite.frontends.onnx.values import Operand, Value, fixed, product
 
 #: Operator -> the op with the same inputs and attributes.
 SAME = {
@@ -48,8 +49,10 @@ def top_k(
     s: Site, x: Operand, k: Operand | int, *, axis: int, largest: int = 1, sorted: int = 1
 ) -> tuple[Operand | None, Operand]:
     """The values, picked by their indices; and the indices."""
-    axis = axis_of(axis, x.rank)
-    indices = s.inner("topk", x, k=int(s.number(k, "its k")), axis=axis, largest=bool(largest))
+    axis, count = axis_of(axis, x.rank), int(s.number(k, "its k"))
+    if count == 0 and isinstance(x, Value):
+        return nothing_left(s, x, axis), nothing_left(s, x, axis, "int64")
+    indices = s.inner("topk", x, k=count, axis=axis, largest=bool(largest))
     return s.emit("gather_elements", x, indices, axis=axis) if s.used[0] else None, indices
 
 

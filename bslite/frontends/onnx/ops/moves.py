@@ -108,6 +108,8 @@ def squeeze(s: Site, x: Operand, axes: Operand | tuple[int, ...] | None = None) 
     gone = [i for i, d in enumerate(shape) if d == 1]
     if axes is not None:
         gone = axes_of(s.ints(axes, "its axes"), x.rank)
+    elif not all(isinstance(d, int) for d in shape):
+        raise Varies("it drops every axis of size 1, and a size is free")
     if any(shape[a] != 1 for a in gone):
         raise SpecError(f"it drops axes {gone} of {list(shape)}, which are not all of size 1")
     if not isinstance(x, Value):

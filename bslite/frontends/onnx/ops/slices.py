@@ -54,7 +54,7 @@ def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: i
     size = x.shape[axis]
     emit = s.emit if last else s.inner
     if isinstance(size, int) and not range(*slice(start, stop, step).indices(size)):
-        return empty(s, x, axis)
+        return nothing_left(s, x, axis)
     if start == 0 and stop is None and step == 1:
         return x
     if isinstance(size, int) and range(*slice(start, stop, step).indices(size)) == range(size):
@@ -62,11 +62,11 @@ def sliced(s: Site, x: Operand, axis: int, start: int, stop: int | None, step: i
     return emit("slice", x, axis=axis, start=start, stop=stop, step=step)
 
 
-def empty(s: Site, x: Value, axis: int) -> Operand:
-    """``x`` with nothing left of ``axis``."""
+def nothing_left(s: Site, x: Value, axis: int, dtype: str | None = None) -> Operand:
+    """``x``, or a value of another ``dtype``, with nothing left of ``axis``."""
 
     def nothing(dims: Array) -> Array:
-        return np.zeros((*dims[:axis], 0, *dims[axis + 1 :]), x.dtype)
+        return np.zeros((*dims[:axis], 0, *dims[axis + 1 :]), dtype or x.dtype)
 
     return s.compute(nothing, sizes_of(x, s))
 

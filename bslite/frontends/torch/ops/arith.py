@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.common.values import Value
 from bslite.frontends.torch.builders import aten
@@ -103,8 +105,30 @@ def rounded_quotient(s: Site, a: Term, b: Term, rounding_mode: str) -> Value:
     """Towards zero, or towards minus infinity."""
     dividend, divisor = together(s, a, b)
     if dividend.dtype == "float32":
+        if rounding_mode == "floor" and not (isinstance(divisor, Const) and _exact(divisor)):
+            return _floored(s, dividend, divisor)
         return s.emit(rounding_mode, inner(s, "div", dividend, divisor))
     return s.emit({"trunc": "div", "floor": "floor_div"}[rounding_mode], dividend, divisor)
+
+
+def _exact(divisor: Const) -> bool:
+    """Whether a quotient by it is never rounded, so that the floor is that of the true quotient."""
+    mantissas = divisor.data.double().frexp().mantissa
+    return bool((mantissas.abs() == 0.5).all())
+
+
+def _floored(s: Site, a: Operand, b: Operand) -> Value:
+    """As Python and torch: from the remainder, so that 2.8 // 0.1 is 27, though 2.8 / 0.1 rounds to 28.
+
+    What is left of ``a`` divides evenly, up to rounding.
+    """
+    rest, zero = inner(s, "fmod", a, b), s.const(np.float32(0), "zero")
+    unlike = inner(s, "xor", inner(s, "less", rest, zero), inner(s, "less", b, zero))
+    below = inner(s, "and", inner(s, "not_equal", rest, zero), unlike)
+    even = inner(s, "div", inner(s, "sub", a, rest), b)
+    down = inner(s, "sub", even, converted(s, below, "float32"))
+    plain = inner(s, "div", a, b)  # infinite, or no number
+    return s.emit("where", inner(s, "equal", b, zero), plain, inner(s, "round", down))
 
 
 @aten("floor_divide")
@@ -136,8 +160,8 @@ def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
     numbers = all(bound is None or isinstance(bound, (int, float)) for bound in (low, high))
     if numbers and x.dtype == "float32":
         low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
-        if low == 0 and high in (6, math.inf):
-            return s.emit("relu6" if high == 6 else "relu", x)
+        if low == 0 and high == 6:
+            return s.emit("relu6", x)
         if math.isnan(low) or math.isnan(high):
             raise Unsupported("a bound is NaN")
         return s.emit("clamp", x, low=float(low), high=float(high))
