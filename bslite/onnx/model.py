@@ -39,8 +39,8 @@ class OnnxModel(OpenModel):
         self.name = name or self.source.name
         graph = self.source.model.graph
         stored = {t.name for t in graph.initializer}
-        self.inputs = tuple(_port(v) for v in graph.input if v.name not in stored)
-        self.outputs = tuple(_port(v) for v in graph.output)
+        self.inputs = tuple(port_of(v) for v in graph.input if v.name not in stored)
+        self.outputs = tuple(port_of(v) for v in graph.output)
         self._border, self._exact = border_of(self.source), backend == "reference64"
         self._rep = MixedRep(self._border.source, Options(backend, threads))
         self._others: dict[Options, OnnxModel] = {}
@@ -176,7 +176,7 @@ class OnnxModel(OpenModel):
         self._others.clear()
 
 
-def _port(value: Any) -> Port:
+def port_of(value: Any) -> Port:
     """An input or output as the file declares it."""
     kind = value.type.WhichOneof("value")
     if kind != "tensor_type":

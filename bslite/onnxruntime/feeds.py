@@ -12,7 +12,9 @@ from bslite.spec import Array
 
 
 def arrays(declared: Sequence[NodeArg], feed: Mapping[str, Any]) -> dict[str, Any]:
-    """``feed`` with an array for each list and `OrtValue`; what is wrong with the rest, the model says."""
+    """``feed`` with an array for each list, but for sequences, and `OrtValue`; what is wrong with the rest,
+    the model says.
+    """
     by_name = {arg.name: arg for arg in declared}
     return {name: _array(by_name[name], x) if name in by_name else x for name, x in feed.items()}
 
@@ -20,7 +22,7 @@ def arrays(declared: Sequence[NodeArg], feed: Mapping[str, Any]) -> dict[str, An
 def _array(arg: NodeArg, value: Any) -> Any:
     if isinstance(value, OrtValue):
         return value.numpy()
-    if not isinstance(value, list):
+    if not isinstance(value, list) or not arg.type.startswith("tensor("):
         return value
     return of_list(arg, value)
 

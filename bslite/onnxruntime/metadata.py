@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bslite.frontends.onnx.tensors import dtype_name
 from bslite.spec.ports import Port
 
 #: onnxruntime's names of element types, where they are not NumPy's.
@@ -17,6 +18,22 @@ def dtype_of(type_name: str) -> np.dtype[Any]:
     return np.dtype({theirs: ours for ours, theirs in TYPES.items()}.get(element, element))
 
 
+def type_name(declared: Any) -> str:
+    """``"tensor(float)"``, ``"seq(map(int64,tensor(float)))"`` and the like of a type in a file."""
+    kind = declared.WhichOneof("value")
+    if kind == "sequence_type":
+        return f"seq({type_name(declared.sequence_type.elem_type)})"
+    if kind == "optional_type":
+        return f"optional({type_name(declared.optional_type.elem_type)})"
+    if kind == "map_type":
+        key = dtype_name(declared.map_type.key_type)
+        return f"map({key},{type_name(declared.map_type.value_type)})"
+    sparse = kind == "sparse_tensor_type"
+    tensor = declared.sparse_tensor_type if sparse else declared.tensor_type
+    element = dtype_name(tensor.elem_type) or "unknown"
+    return f"{'sparse_' * sparse}tensor({TYPES.get(element, element)})"
+
+
 @dataclass(frozen=True)
 class NodeArg:
     """An input or output: ``type`` as onnxruntime writes it, sizes as numbers, names, or None."""
@@ -26,9 +43,9 @@ class NodeArg:
     shape: list[int | str | None]
 
     @classmethod
-    def of(cls, port: Port) -> "NodeArg":
-        """The same of a `Port`."""
-        return cls(port.name, f"tensor({TYPES.get(port.dtype, port.dtype)})", list(port.shape or ()))
+    def of(cls, port: Port, declared: Any) -> "NodeArg":
+        """The same of a `Port`, of the type that the file declares."""
+        return cls(port.name, type_name(declared), list(port.shape or ()))
 
 
 @dataclass(frozen=True)

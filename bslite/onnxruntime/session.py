@@ -49,11 +49,15 @@ class InferenceSession:
         options = Options("cpu", self._options.threads)
         self._runner = OnnxRunner(source, options)
         self._model = CompiledModel(self._runner, options)
-        sizes = self._options.sizes
-        self._inputs, self._outputs = (
-            [NodeArg.of(p) for p in ports] for ports in (self._model.inputs, self._model.outputs)
+        sizes, types = (
+            self._options.sizes,
+            {v.name: v.type for v in (*proto.graph.input, *proto.graph.output)},
         )
-        for arg in self._inputs:
+        self._inputs, self._outputs, self._defaults = (
+            [NodeArg.of(p, types[p.name]) for p in ports]
+            for ports in (self._model.inputs, self._model.outputs, self._runner.overridable)
+        )
+        for arg in (*self._inputs, *self._defaults):
             arg.shape[:] = [sizes.get(d, d) if isinstance(d, str) else d for d in arg.shape]
         self._places = {o.name: i for i, o in enumerate(self._outputs)}
         self._meta = ModelMetadata(
@@ -86,8 +90,9 @@ class InferenceSession:
             raise InputError(
                 f"there is no output {', '.join(map(repr, unknown))}; there are {', '.join(known)}"
             )
-        feed = arrays(self._inputs, input_feed)
-        for arg in self._inputs:
+        takes = [*self._inputs, *self._defaults]
+        feed = arrays(takes, input_feed)
+        for arg in takes:
             given = getattr(feed.get(arg.name), "shape", None)
             for axis, (want, got) in enumerate(zip(arg.shape, given or (), strict=False)):
                 if isinstance(want, int) and want != got:
@@ -137,8 +142,8 @@ class InferenceSession:
         return self._outputs
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """An empty list: initialisers are constants."""
-        return []
+        """What `run` takes besides, with the default that the file has."""
+        return self._defaults
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the file says of itself."""

@@ -84,6 +84,49 @@ def test_lists_and_values_are_taken_as_arrays() -> None:
             ids.run(None, {"x": wrong})
 
 
+ARRAYS = helper.make_tensor_type_proto(1, None)
+LISTS = helper.make_sequence_type_proto(ARRAYS)
+
+
+def identity_of(kind: Any) -> Any:
+    """A model that returns its input, a value of this type."""
+    s, t = (helper.make_value_info(name, kind) for name in "st")
+    return model([helper.make_node("Identity", ["s"], ["t"])], [s], [t])
+
+
+def zip_map(key: int, **labels: Any) -> Any:
+    """A model that makes a dict of each row."""
+    kind = helper.make_sequence_type_proto(helper.make_map_type_proto(key, ARRAYS))
+    node = helper.make_node("ZipMap", ["x"], ["z"], domain="ai.onnx.ml", **labels)
+    return model(
+        [node], [value("x", ["n", 2])], [helper.make_value_info("z", kind)], domains={"ai.onnx.ml": 1}
+    )
+
+
+@pytest.mark.parametrize(
+    ("made", "want"),
+    [
+        (identity_of(LISTS), "seq(tensor(float))"),
+        (identity_of(helper.make_optional_type_proto(ARRAYS)), "optional(tensor(float))"),
+        (identity_of(helper.make_optional_type_proto(LISTS)), "optional(seq(tensor(float)))"),
+        (zip_map(7, classlabels_int64s=[0, 1]), "seq(map(int64,tensor(float)))"),
+        (zip_map(8, classlabels_strings=["a", "b"]), "seq(map(string,tensor(float)))"),
+    ],
+)
+def test_types_that_are_no_arrays(made: Any, want: str) -> None:
+    theirs = pytest.importorskip("onnxruntime").InferenceSession(made.SerializeToString())
+    for s in (session(made), theirs):
+        assert s.get_outputs()[0].type == want
+        assert s.get_inputs()[0].type in (want, "tensor(float)")
+
+
+def test_a_session_takes_a_sequence() -> None:
+    s, arrays = session(identity_of(LISTS)), [noise(2), noise(3)]
+    (made,) = s.run(None, {"s": arrays})
+    assert all(map(np.array_equal, made, arrays))
+    assert len(made) == 2
+
+
 def test_a_model_of_unknown_operators_makes_no_session() -> None:
     node = helper.make_node
     branches = [

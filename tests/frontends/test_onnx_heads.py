@@ -5,10 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.noise import noise
-from support.onnx_models import helper, inputs_like, model
+from support.onnx_models import helper, inputs_like, model, onnx, value
 from support.onnx_peer import agree
 
+import bslite
+from bslite.errors import SpecError
+
 N, L, HEADS, WIDTH = 2, 5, 3, 12
+INT32 = onnx.TensorProto.INT32
 
 
 def heads(
@@ -49,3 +53,47 @@ def test_multi_head_attention_with_a_past() -> None:
     feed |= {name: noise(N, HEADS, 4, WIDTH // HEADS) for name in ("pk", "pv")}
     reads = ["q", "k", "v", "", "", "", "pk", "pv"]
     heads("MultiHeadAttention", reads, ["y", "k2", "v2"], {}, feed)
+
+
+def lengths_of(op: str, lengths: Any, length: Any = L, given: Any = "n", **attrs: Any) -> Any:
+    """A session's model and feed of ``op`` with the mask ``lengths``, of which the file says ``given``."""
+    reads, stored = ["x", "w", "b", "m"], {"w": noise(WIDTH, 3 * WIDTH), "b": noise(3 * WIDTH)}
+    if op == "MultiHeadAttention":
+        reads, stored = ["x", "x", "x", "", "m"], {}
+    node = helper.make_node(op, reads, ["y"], domain="com.microsoft", num_heads=HEADS, **attrs)
+    inputs = [value("x", ["n", length, WIDTH]), value("m", [given], INT32)]
+    made = model([node], inputs, ["y"], stored, domains={"com.microsoft": 1})
+    return made, {"x": noise(N, L, WIDTH), "m": np.array(lengths, np.int32)}
+
+
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention"])
+@pytest.mark.parametrize("length", [L, "length"])
+@pytest.mark.parametrize("hidden", [-10000.0, -30.0])
+def test_how_many_keys_each_row_sees(op: str, length: Any, hidden: float) -> None:
+    made, feed = lengths_of(op, [3, 5], length, mask_filter_value=hidden)
+    compiled = agree(made, feed)
+    assert isinstance(bslite.from_onnx(made), bslite.ModelSpec)  # all sizes are free
+    assert len(compiled.pieces) == 1
+    if hidden > -100:  # a row that sees none: its scores lose no digits
+        agree(made, feed | {"m": np.array([0, 5], np.int32)})
+
+
+@pytest.mark.parametrize("length", [L, "length"])
+def test_from_which_key_to_which_each_row_sees(length: Any) -> None:
+    agree(*lengths_of("Attention", [3, 5, 1, 0], length, given="of the mask"))
+    agree(*lengths_of("Attention", [3, 5, 1, 0], length, given="of the mask", unidirectional=1))
+    made, feed = lengths_of("Attention", [3, 5, 1, 2])
+    made.graph.node.insert(0, helper.make_node("Concat", ["ends", "starts"], ["m"], axis=0))
+    made.graph.input[1].CopyFrom(value("ends", ["n"], INT32))
+    made.graph.input.append(value("starts", ["n"], INT32))
+    ends, starts = np.split(feed.pop("m"), 2)
+    agree(made, feed | {"ends": ends, "starts": starts})
+    assert isinstance(bslite.from_onnx(made), bslite.ModelSpec)
+
+
+@pytest.mark.parametrize("op", ["Attention", "MultiHeadAttention"])
+def test_lengths_with_sums_of_lengths(op: str) -> None:
+    agree(*lengths_of(op, [3, 5, 0, 3, 8, 0, 3, 8], given="of the mask"))
+    made, feed = lengths_of(op, [3, 5, 0], given="of the mask")
+    with pytest.raises(SpecError, match=r"its mask is \[3\] for 2 sequences"):
+        bslite.compile(made)(feed)

@@ -14,8 +14,9 @@ from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.attention import heads_apart, heads_together
 from bslite.frontends.onnx.ops.layers import matmul
 from bslite.frontends.onnx.ops.moves import reshaped
+from bslite.frontends.onnx.ops.shapes import sizes_of
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Operand, fixed
+from bslite.frontends.onnx.values import Dim, Operand, fixed, product
 
 HIDDEN = -10000.0  # what is added to the score of a key that a mask hides, where the node does not say
 
@@ -80,12 +81,14 @@ def attended(
     s: Site, q: Operand, k: Operand, v: Operand, mask: Operand | None, added: Operand | None, causal: bool,
     scale: float, hidden: float,
 ) -> Operand:  # fmt: skip
-    """``[N, L, heads * E]`` of heads apart. ``mask``: 1 for each key to be seen, [N, keys] or for each query;
-    ``added``: to the scores.
+    """``[N, L, heads * E]`` of heads apart. ``mask``: 1 for each key to be seen, [N, keys] or for each query,
+    or how many keys are seen, see `within`; ``added``: to the scores.
     """
     n, _, rows, _ = q.shape
     if mask is not None:
         keys = k.shape[2]
+        if mask.rank == 1:
+            mask = within(s, mask, n, k)
         if mask.rank not in (2, 3) or mask.shape[-1] != keys:
             raise Unsupported(f"with a mask {list(mask.shape)} of {keys} keys")
         seen = s.inner("cast", mask, to="float32") if mask.dtype != "float32" else mask
@@ -96,3 +99,25 @@ def attended(
     masks = [] if added is None else [added]
     made = s.inner("attention", q, k, v, *masks, is_causal=causal, grouped=False, scale=scale or None)
     return heads_together(s, made)
+
+
+def within(s: Site, ends: Operand, n: Dim, k: Operand) -> Operand:
+    """Which keys each row sees, [N, keys]: those before its end, and not before its start if there is one.
+
+    ``ends``: [N]; [2N] with the starts after them; or [3N + 2], of which the first N count.
+    """
+    size, starts = ends.shape[0], None
+    if size == product([n, 2]):
+        pairs = reshaped(s, ends, (2, n), last=False)
+        ends, starts = (s.inner("slice", pairs, axis=0, start=i, stop=i + 1) for i in (0, 1))
+    elif size != n:
+        have, rows = fixed(size, "the size of its mask"), fixed(n, "the batch")
+        if have != 3 * rows + 2:
+            raise SpecError(f"its mask is [{have}] for {rows} sequences, expected [N], [2N] or [3N + 2]")
+        ends = s.inner("slice", ends, axis=0, start=0, stop=rows)
+    places = s.compute(lambda shape: np.arange(shape[2], dtype=ends.dtype).reshape(1, -1), sizes_of(k, s))
+    seen: Operand = s.inner("less", places, reshaped(s, ends, (n, 1), last=False))
+    if starts is not None:
+        late = s.inner("greater_equal", places, reshaped(s, starts, (n, 1), last=False))
+        seen = s.inner("and", seen, late)
+    return seen
