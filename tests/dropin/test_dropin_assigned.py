@@ -141,3 +141,13 @@ def test_a_forward_on_the_original_is_deleted_through_a_drop_in() -> None:
     fast = bslite.optimize(net, tune=False, fallback="silent")
     del fast.forward
     assert "forward" not in vars(net)
+
+
+def test_what_is_made_as_a_drop_in_is_made_is_no_drop_in() -> None:
+    """As a slice of a Sequential makes another of its own class."""
+    fast: Any = bslite.optimize(nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval(), tune=False)
+    x = R(3, 4)
+    part, other = fast[:1], type(fast)(nn.Linear(4, 2))
+    torch.testing.assert_close(part(x), fast[0](x))
+    assert other(x).shape == (3, 2)
+    assert type(part) is type(other) is nn.Sequential

@@ -197,3 +197,19 @@ def test_scattered_rows_of_any_batch(reduce: str, include_self: bool) -> None:
         given = inputs(batch)
         for got, want in zip(bslite.run(spec, [x.numpy() for x in given]), module(*given), strict=True):
             np.testing.assert_allclose(got, want.numpy(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("divisor", [0.1, -0.3, 2.0, 0.25, None])
+@pytest.mark.parametrize("divide", [torch.floor_divide, lambda a, b: torch.div(a, b, rounding_mode="floor")])
+def test_quotients_are_floored_before_they_are_rounded(divisor: Any, divide: Any) -> None:
+    """2.8 // 0.1 is 27, though 2.8 / 0.1 rounds to 28."""
+    tenths = torch.arange(-400, 401).reshape(9, 89) / 10
+    x = torch.cat([tenths, tenths[:, :6] * torch.inf, torch.tensor([1.5, -0.0, torch.nan]).expand(9, 3)], 1)
+    if divisor in (2.0, 0.25):  # whose quotients are exact, and infinite ones stay so
+        x = tenths
+    others = [x.flip(0)] if divisor is None else []
+    net = Fn((lambda a, b: divide(a, b)) if divisor is None else (lambda a: divide(a, divisor))).eval()
+    spec, want = from_torch(net, (x, *others)), net(x, *others)
+    for backend in (None, "reference"):
+        got = bslite.run(spec, [x.numpy(), *(y.numpy() for y in others)], backend=backend)
+        np.testing.assert_array_equal(got, want.numpy())

@@ -54,6 +54,13 @@ def test_regions_of_images(opset: int, mode: str, ratio: int) -> None:
         compiled(feed | {"b": np.array([0, -1, 1])})
 
 
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_without_a_point(mode: str) -> None:
+    rows = np.array([[5, 5, 5, 5], [6, 2, 6, 9], [1, 1, 4, 4]], np.float32)
+    feed = {"x": noise(1, 2, 8, 8), "r": rows, "b": np.zeros(3, np.int64)}
+    both("RoiAlign", feed, opset=16, domain="", mode=mode, output_height=2, output_width=2)
+
+
 def test_largest_of_regions() -> None:
     """Corners are rounded as C does: halves away from zero, also below it."""
     rows = np.concatenate([np.array([[0], [1], [1]], np.float32), REGIONS], 1)

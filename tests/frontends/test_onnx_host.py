@@ -127,3 +127,51 @@ def test_an_attribute_that_a_function_does_not_know_is_refused() -> None:
     made = model([node("Add", ["x", "x"], ["y"], name="old", axis=0, broadcast=1)], [wide], ["y"], opset=6)
     with pytest.raises(bslite.UnsupportedError, match=r"'old'.*with axis=0, broadcast=1"):
         bslite.compile(made)(Y)
+
+
+def test_nodes_in_any_order() -> None:
+    """As converters to float16 append the casts of inputs; also inside a branch."""
+    branch = helper.make_graph(
+        [node("Add", ["inner", "a"], ["out"]), node("Neg", ["b"], ["inner"])],
+        "then",
+        [],
+        [value("out", None)],
+    )
+    other = helper.make_graph([node("Identity", ["a"], ["out2"])], "else", [], [value("out2", None)])
+    nodes = [
+        node("If", ["c"], ["z"], then_branch=branch, else_branch=other),
+        node("Relu", ["a"], ["y"], name="late"),
+        node("Abs", ["x"], ["b"]),
+        node("Neg", ["x"], ["a"]),
+    ]
+    made = model(nodes, [value("x", ["n"]), value("c", [], kinds.BOOL)], ["y", "z"])
+    before = made.SerializeToString()
+    compiled, x = bslite.compile(made), noise(5)
+    for condition in (True, False):
+        y, z = compiled(x, np.array(condition)).tuple()
+        np.testing.assert_array_equal(y, np.maximum(-x, 0))
+        np.testing.assert_array_equal(z, -np.abs(x) - x if condition else -x)
+    assert made.SerializeToString() == before
+    nodes[3] = node("Neg", ["y"], ["a"])  # a circle has no order
+    with pytest.raises(bslite.SpecError, match="neither an input nor made by an earlier node"):
+        bslite.compile(model(nodes, [value("x", ["n"]), value("c", [], kinds.BOOL)], ["y", "z"]))(x, True)
+
+
+def test_sizes_of_one_that_are_dropped_whatever_they_are() -> None:
+    made = model(
+        [node("Squeeze", ["x"], ["s"]), node("Relu", ["s"], ["y"])], [value("x", ["n", 1, 3])], ["y"]
+    )
+    compiled = bslite.compile(made)
+    for batch in (2, 1, 4, 1):
+        x = noise(batch, 1, 3)
+        np.testing.assert_array_equal(compiled(x)[0], np.maximum(np.squeeze(x), 0), strict=True)
+
+
+def test_the_largest_none() -> None:
+    takes = [value("x", ["n", 5]), value("k", [1], kinds.INT64)]
+    compiled = bslite.compile(model([node("TopK", ["x", "k"], ["v", "i"])], takes, ["v", "i"]))
+    for count in (2, 0, 3):
+        values, places = compiled(x := noise(4, 5), np.array([count])).tuple()
+        assert (values.dtype, places.dtype) == (np.float32, np.int64)
+        np.testing.assert_array_equal(values, -np.sort(-x)[:, :count], strict=True)
+        np.testing.assert_array_equal(places, np.argsort(-x)[:, :count], strict=True)

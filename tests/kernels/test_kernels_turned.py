@@ -128,3 +128,11 @@ def test_pixels_of_a_signal_that_are_cut_off_are_not_written() -> None:
     data = noise(1, 17, 508)
     (got,) = run_tuned(spec, [data], 1, Tuning())
     np.testing.assert_array_equal(got, bslite.run(spec, data, layerwise=True))
+
+
+@pytest.mark.parametrize("rows", [16, 100])
+def test_a_single_output_of_many_rows(rows: int) -> None:
+    """The result is an image of one pixel."""
+    g = Graph()
+    made = g("linear", "layer", g.input("x", (rows, 8)), weight=noise(1, 8))
+    check(g.build(g("reshape", "column", made, shape=(1, rows, 1))), noise(rows, 8))
