@@ -199,7 +199,9 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
         return self._bslite_runner(args, kwargs)
 
     def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        return kind(*args, **kwargs)  # as a slice of a Sequential makes another one: not wrapped
+        if cls is made and (args or kwargs):
+            return kind(*args, **kwargs)  # as a slice of a Sequential makes another one: not wrapped
+        return object.__new__(cls)
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         runner = runner_of(self)
@@ -232,4 +234,5 @@ def _class_for(kind: Any) -> type[torch.nn.Module]:
         "__deepcopy__": __deepcopy__,
         "__copy__": __copy__,
     }
-    return type(kind)(kind.__name__, (kind,), scope)
+    made: type[torch.nn.Module] = type(kind)(kind.__name__, (kind,), scope)
+    return made

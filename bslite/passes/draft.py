@@ -50,6 +50,18 @@ class Draft:
         """
         return shapes_at_several_sizes(self.spec)
 
+    @cached_property
+    def varied(self) -> bool:
+        """Whether each free size was tried with others in `shapes`, and apart from the other free sizes. Of
+        sizes that were not, one may be broadcast to another where it is one.
+        """
+        tried: dict[str, tuple[int, ...]] = {}
+        for i in self.spec.inputs:
+            for axis, d in enumerate(i.shape):
+                if isinstance(d, str):
+                    tried[d] = tuple(shapes[i.name][axis] for shapes in self.shapes)
+        return len(set(tried.values())) == len(tried) and all(len(set(sizes)) > 1 for sizes in tried.values())
+
     def shape(self, name: str) -> Shape:
         """The value's shape for the example inputs."""
         return self.shapes[0][name]
@@ -120,7 +132,7 @@ class Draft:
         ``node`` reads values that stand before the one it replaces, which ``before`` may make. One of those
         whose name the model has already gets another one.
         """
-        names = {new.name: self._unused(new.name) for new in before}
+        names = {new.name: self.unused(new.name) for new in before}
         if any(name != new for name, new in names.items()):
             node, before = _renamed(node, names), tuple(_renamed(n, names) for n in before)
         old = self.nodes[node.name]
@@ -136,8 +148,9 @@ class Draft:
         self._unread(old, set(node.inputs))
         self.changed = True
 
-    def _unused(self, name: str) -> str:
-        while name in self.nodes or name in self.shapes[0]:
+    def unused(self, name: str, others: Sequence[str] = ()) -> str:
+        """``name``, or one made of it that neither the model nor ``others`` have."""
+        while name in self.nodes or name in self.shapes[0] or name in others:
             name += "/new"
         return name
 

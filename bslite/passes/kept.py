@@ -64,13 +64,14 @@ def _moved(draft: Draft, node: Node) -> bool:
     source = _source(draft, made_by, cut)
     if source is None:
         return _rows_apart(draft, made_by)
-    new: dict[str, Node] = {}
+    new: dict[Any, Node] = {}
     inputs: list[str] = []
     for name, place in zip(made_by.inputs, source.axes, strict=True):
         if place is not None:
             there = cut._replace(axis=place)
-            taken = Node(f"{name}/kept", "slice", (name,), attrs=there._asdict())
-            name = _like(draft, name, there) or new.setdefault(name, taken).name
+            label = draft.unused(f"{name}/kept", [n.name for n in new.values()])
+            taken = Node(label, "slice", (name,), attrs=there._asdict())
+            name = _like(draft, name, there) or new.setdefault((name, place), taken).name
         inputs.append(name)
     draft.put(Node(node.name, source.op, tuple(inputs), made_by.params, source.attrs), *new.values())
     return True
@@ -162,7 +163,16 @@ def _elementwise(draft: Draft, node: Node, cut: Cut) -> Source | None:
         if wide and any(shapes[name][place] != shapes[node.name][cut.axis] for shapes in draft.shapes):
             return None
         axes.append(place if wide else None)
-    return Source(axes, node.op, node.attrs)
+    several = sum(place is not None for place in axes) > 1
+    return None if several and not _of_one_too(draft, cut) else Source(axes, node.op, node.attrs)
+
+
+def _of_one_too(draft: Draft, cut: Cut) -> bool:
+    """Whether what meets others along the cut's axis may be cut: if a free size of it is one in some call, it
+    is broadcast, and what a cut of one element at an end keeps of it is all.
+    """
+    ends = (0, 1, 1), (-1, None, 1)
+    return cut[1:] in ends or draft.varied
 
 
 def _norm(draft: Draft, node: Node, cut: Cut) -> Source | None:
@@ -191,19 +201,28 @@ def _attention(draft: Draft, node: Node, cut: Cut) -> Source | None:
     q, k, *others = node.inputs
     if cut.axis != len(draft.shape(node.name)) - 2 or node.attrs["dropped"]:
         return None
-    if node.attrs["is_causal"] and not all(_sees_all(s[q][-2], s[k][-2], cut) for s in draft.shapes):
+    if node.attrs["is_causal"] and not _sees_all(draft, q, k, cut):
         return None
     axes: list[int | None] = [len(draft.shape(q)) - 2, None, None]
     for mask in others[1:]:
         place = len(draft.shape(mask)) - 2
         wide = place >= 0 and any(shapes[mask][place] != 1 for shapes in draft.shapes)
+        if wide and not _of_one_too(draft, cut):
+            return None
         axes.append(place if wide else None)
     return Source(axes, node.op, {**node.attrs, "is_causal": False})
 
 
-def _sees_all(rows: int, keys: int, cut: Cut) -> bool:
-    """Whether all rows that a slice keeps see all keys of a causal attention: the last one does."""
-    return min(range(rows)[cut.start : cut.stop : cut.step]) >= keys - 1
+def _sees_all(draft: Draft, q: str, k: str, cut: Cut) -> bool:
+    """Whether all rows of q that are kept see all keys of a causal attention, as the last of as many does."""
+    if not draft.varied:
+        return False
+    if cut[1:] == (-1, None, 1) and all(shapes[q][-2] == shapes[k][-2] for shapes in draft.shapes):
+        return True
+    rows, keys = draft.fixed(q, [-2]), draft.fixed(k, [-2])
+    if rows is None or keys is None:
+        return False
+    return min(range(*rows)[cut.start : cut.stop : cut.step]) >= keys[0] - 1
 
 
 def _permuted(draft: Draft, node: Node, cut: Cut) -> Source | None:

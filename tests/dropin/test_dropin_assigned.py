@@ -151,3 +151,7 @@ def test_what_is_made_as_a_drop_in_is_made_is_no_drop_in() -> None:
     torch.testing.assert_close(part(x), fast[0](x))
     assert other(x).shape == (3, 2)
     assert type(part) is type(other) is nn.Sequential
+    replica = fast[0]._replicate_for_data_parallel()  # made without its class being called
+    assert type(replica) is nn.Linear
+    bare = type(fast).__new__(type(fast))
+    assert type(bare) is type(fast)

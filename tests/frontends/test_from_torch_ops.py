@@ -213,3 +213,5 @@ def test_quotients_are_floored_before_they_are_rounded(divisor: Any, divide: Any
     for backend in (None, "reference"):
         got = bslite.run(spec, [x.numpy(), *(y.numpy() for y in others)], backend=backend)
         np.testing.assert_array_equal(got, want.numpy())
+        zeros = want.numpy() == 0
+        np.testing.assert_array_equal(np.signbit(got[zeros]), np.signbit(want.numpy()[zeros]))

@@ -125,7 +125,7 @@ def test_classifiers_compute_the_token_that_they_read(net: str, taken: str) -> N
     parts = {"body": body, "norm": nn.LayerNorm(32), "head": nn.Linear(32, 5)}
     made = Made(lambda m, x: m.head(TAKEN[taken](m.norm(m.body(x)))), **parts).eval()
     x = torch.randn(3, 16, 32)
-    for sizes in (None, "auto") if taken in ("first", "a few") else (None,):
+    for sizes in (None, "auto") if taken in ("first", "last") else (None,):
         spec = bslite.from_torch(made, (x,), dynamic_shapes=sizes)
         assert products(simplify(spec)) < 0.75 * products(spec)
         check(spec, x.numpy())
@@ -237,3 +237,40 @@ def test_two_like_slices_are_one() -> None:
     spec = bslite.from_torch(made, (torch.randn(2, 16, 32),))
     taken = [n for n in simplify(spec).nodes if n.op == "slice"]
     assert len({n.inputs for n in taken}) == len(taken) == 2  # of the first block's result, of the queries
+
+
+def test_a_value_that_a_product_reads_twice() -> None:
+    """Its rows are one slice, its columns another."""
+    graph = Graph()
+    x = graph("relu", "x", graph.input("image", (2, 9, 9)))
+    columns = graph("slice", "columns", graph("matmul", "square", x, x), axis=2, start=0, stop=2)
+    spec = graph.build(graph("slice", "part", columns, axis=1, start=1, stop=4))
+    assert products(simplify(spec)) < 0.1 * products(spec)
+    check(spec, noise(2, 9, 9))
+
+
+@pytest.mark.parametrize("place", [2, -1])
+def test_rows_of_a_free_number_that_may_be_one(place: int) -> None:
+    """A sum of two free sizes, one of which may be one, and a mask of a free size."""
+    graph, stop = Graph(), place + 1 or None
+    a, b = graph.input("a", ("N", 4), (6, 4)), graph.input("b", ("M", 4), (6, 4))
+    y = graph("add", "sum", graph("linear", "layer", a, weight=noise(4, 4)), b)
+    spec = graph.build(graph("slice", "part", y, axis=0, start=place, stop=stop))
+    check(spec, noise(1, 4), noise(5, 4))
+    check(spec, noise(5, 4), noise(1, 4))
+    graph = Graph()
+    q, mask = graph.input("q", (1, "N", 8), (1, 8, 8)), graph.input("mask", ("M", 8), (8, 8))
+    y = graph("attention", "seen", q, *[graph.input(n, (1, 8, 8)) for n in "kv"], mask)
+    spec = graph.build(graph("slice", "part", y, axis=1, start=place, stop=stop))
+    check(spec, noise(1, 5, 8), noise(1, 8), noise(1, 8, 8), noise(1, 8, 8, seed=1))
+
+
+@pytest.mark.parametrize("shapes", [((1, 3, 4), (1, 6, 4)), ((1, 8, 4), (1, 30, 4)), ((1, 8, 4), (1, 8, 4))])
+@pytest.mark.parametrize("keys", [6, "M"])
+def test_the_last_of_a_free_number_of_rows_may_not_see_all(shapes: Any, keys: int | str) -> None:
+    graph = Graph()
+    q, k = graph.input("q", (1, "N", 4), (1, 16, 4)), graph.input("k", (1, keys, 4), (1, 6, 4))
+    y = graph("attention", "causal", q, k, k, is_causal=True)
+    spec = graph.build(graph("slice", "part", y, axis=1, start=-1))
+    if keys == "M" or shapes[1][1] == keys:
+        check(spec, *(noise(*shape, seed=n) for n, shape in enumerate(shapes)))

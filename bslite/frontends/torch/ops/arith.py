@@ -112,7 +112,7 @@ def rounded_quotient(s: Site, a: Term, b: Term, rounding_mode: str) -> Value:
 
 
 def _exact(divisor: Const) -> bool:
-    """Whether a quotient by it is never rounded, so that the floor is that of the true quotient."""
+    """Whether a finite quotient by it is never rounded, so that its floor is that of the true one."""
     mantissas = divisor.data.double().frexp().mantissa
     return bool((mantissas.abs() == 0.5).all())
 
@@ -128,7 +128,10 @@ def _floored(s: Site, a: Operand, b: Operand) -> Value:
     even = inner(s, "div", inner(s, "sub", a, rest), b)
     down = inner(s, "sub", even, converted(s, below, "float32"))
     plain = inner(s, "div", a, b)  # infinite, or no number
-    return s.emit("where", inner(s, "equal", b, zero), plain, inner(s, "round", down))
+    rounded = inner(s, "round", down)
+    signed = inner(s, "mul", plain, zero)  # a zero with the sign of the quotient
+    rounded = inner(s, "where", inner(s, "equal", rounded, zero), signed, rounded)
+    return s.emit("where", inner(s, "equal", b, zero), plain, rounded)
 
 
 @aten("floor_divide")
