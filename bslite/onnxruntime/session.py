@@ -49,10 +49,8 @@ class InferenceSession:
         options = Options("cpu", self._options.threads)
         self._runner = OnnxRunner(source, options)
         self._model = CompiledModel(self._runner, options)
-        sizes, types = (
-            self._options.sizes,
-            {v.name: v.type for v in (*proto.graph.input, *proto.graph.output)},
-        )
+        sizes = self._options.sizes
+        types = {v.name: v.type for v in (*proto.graph.input, *proto.graph.output)}
         self._inputs, self._outputs, self._defaults = (
             [NodeArg.of(p, types[p.name]) for p in ports]
             for ports in (self._model.inputs, self._model.outputs, self._runner.overridable)

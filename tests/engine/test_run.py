@@ -214,10 +214,8 @@ def test_tensors_and_dicts_are_not_checked_again_either(
     spec: ModelSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
-    x, wide = (
-        torch.from_numpy(picture()),
-        torch.zeros(2, 5, 20, 44)[..., ::2].copy_(torch.from_numpy(picture())),
-    )
+    x = torch.from_numpy(picture())
+    wide = torch.zeros(2, 5, 20, 44)[..., ::2].copy_(x)
     kinds = {
         "tensor": x,
         "with gradients": x.clone().requires_grad_(),
