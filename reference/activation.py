@@ -64,7 +64,8 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "silu": lambda x, *, beta: x * sigmoid(x * beta),  # arXiv 1702.03118 and 1710.05941
     "tanh": lambda x: np.tanh(x),
     "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6,  # arXiv 1905.02244
-    "clamp": lambda x, *, low, high: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)),
+    # ``flat`` is about the slope
+    "clamp": lambda x, *, low, high, flat: np.minimum(np.maximum(x, x.dtype.type(low)), x.dtype.type(high)),
     # QuantizeLinear of https://onnx.ai/onnx/operators, without the zero point
     "quantize": lambda x, *, scale, low: np.clip(np.round(x / x.dtype.type(scale)), low, low + 255),
     # arXiv 1706.02515

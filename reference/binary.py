@@ -8,6 +8,7 @@ import numpy as np
 from bslite.errors import InputError
 from bslite.reference.registry import Array, in_dtype, reference
 
+EXTREMES = ("maximum", "minimum")
 DIVISIONS = ("div", "floor_div", "fmod", "remainder")
 #: op -> NumPy's function of the same meaning
 SAME: dict[str, Any] = {
@@ -47,8 +48,13 @@ def _as_numpy(name: str, x: Array, y: Array) -> Array:
     return np.asarray(SAME[name](x, y))  # NumPy makes a scalar of two arrays of rank 0
 
 
+def _extreme(name: str, x: Array, y: Array, *, first: bool) -> Array:
+    """``first`` is about the gradients."""
+    return _as_numpy(name, x, y)
+
+
 for _name in SAME:
-    reference(_name)(functools.partial(_as_numpy, _name))
+    reference(_name)(functools.partial(_extreme if _name in EXTREMES else _as_numpy, _name))
 
 
 @reference("prelu")

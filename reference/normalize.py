@@ -152,7 +152,7 @@ def activation_grad(g: Array, x: Array, *, of: str) -> Array:
     if of == "relu6":
         return np.where((x > 0) & (x < 6), g, 0)
     if of == "hardswish":
-        return np.where(x < -3, 0, np.where(x >= 3, g, g * (x / 3 + 0.5)))
+        return np.where(x <= -3, 0, np.where(x >= 3, g, g * (x / 3 + 0.5)))
     if of == "gelu":
         return g * (erfc(x * -math.sqrt(0.5)) / 2 + x * np.exp(-0.5 * np.square(x)) / math.sqrt(2 * math.pi))
     if of == "gelu_tanh":

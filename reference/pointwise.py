@@ -1,4 +1,4 @@
-"""Dropout and constants, which compute nothing."""
+"""Dropout, values without a gradient, constants: what computes nothing."""
 
 from bslite.reference.registry import Array, reference
 
@@ -6,6 +6,12 @@ from bslite.reference.registry import Array, reference
 @reference("dropout")
 def dropout(x: Array, *, p: float) -> Array:
     """``x``: at inference nothing is dropped, and nothing has to be rescaled."""
+    return x
+
+
+@reference("stop_gradient")
+def stop_gradient(x: Array) -> Array:
+    """``x``."""
     return x
 
 

@@ -28,6 +28,7 @@ def as_(x: Array, made: Array) -> Array:
     return np.asarray(made) if x.dtype.kind == "f" else in_dtype(x.dtype, made)
 
 
+EXTREMES = ("amax", "amin")
 #: op -> what it makes of all elements along ``axis``
 REDUCTIONS: dict[str, Callable[..., Any]] = {
     "sum": lambda x, **over: as_(x, np.sum(wide(x), **over)),
@@ -46,8 +47,13 @@ def _reduced(op: str, x: Array, *, axes: Axes, keepdim: bool) -> Array:
     return np.asarray(REDUCTIONS[op](x, axis=_over(axes), keepdims=keepdim))
 
 
+def _extreme(op: str, x: Array, *, axes: Axes, keepdim: bool, first: bool) -> Array:
+    """``first`` is about the gradient."""
+    return _reduced(op, x, axes=axes, keepdim=keepdim)
+
+
 for _name in REDUCTIONS:
-    reference(_name)(functools.partial(_reduced, _name))
+    reference(_name)(functools.partial(_extreme if _name in EXTREMES else _reduced, _name))
 
 
 @reference("logsumexp")

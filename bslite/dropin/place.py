@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from bslite.ops.pointwise import IDENTITIES
+
 Tensor = torch.Tensor
 KNOWN = ("cpu", "cuda")
 
@@ -53,7 +55,7 @@ def ops_of(tensors: Iterable[Tensor]) -> frozenset[str] | None:
         return None
     from bslite.plan.core.lowering import CUDA
 
-    return frozenset(CUDA) | {"dropout", "complex_mul"}
+    return frozenset(CUDA) | {*IDENTITIES, "complex_mul"}
 
 
 def wait(tensors: Iterable[Tensor]) -> None:

@@ -68,14 +68,16 @@ def optimize(
 
     The next call notices changed weights; see `bslite.dropin.watch`.
 
-    Raises InputError if ``module`` is not a torch module, ``bucket_mb`` is not positive or ``memory`` is no
-    number of bytes, EngineError for wrong ``threads`` or ``precision``.
+    Raises InputError if ``module`` is not a torch module, ``tune`` is no bool, ``bucket_mb`` is not positive
+    or ``memory`` is no number of bytes, EngineError for wrong ``threads`` or ``precision``.
     """
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"optimize() takes a torch.nn.Module, got {type(module).__name__}")
     if fallback not in FALLBACKS:
         raise InputError(f"fallback {fallback!r} is not one of {', '.join(map(repr, FALLBACKS))}")
     check_threads(threads)
+    if not isinstance(tune, bool):
+        raise InputError(f"tune is {tune!r}, expected True or False")
     if bucket_mb is not None and not bucket_mb > 0:
         raise InputError(f"bucket_mb {bucket_mb!r} is not a positive number")
     if memory is not None and (type(memory) is not int or memory < 0):

@@ -134,8 +134,8 @@ def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
     """The layers that depend on what is asked for."""
     reached = set(inputs)
     for node in spec.nodes:
-        if spec.dtypes[node.name] != "float32":
-            continue  # no gradient passes a condition or an index
+        if spec.dtypes[node.name] != "float32" or node.op == "stop_gradient":
+            continue  # no gradient passes a condition or an index, either
         if not reached.isdisjoint(node.inputs) or not keys.isdisjoint(node.params.values()):
             reached.add(node.name)
     return reached

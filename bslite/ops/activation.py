@@ -46,6 +46,11 @@ class Activation(Op):
         ]
 
 
+def _within(x: Value, attrs: Attrs) -> Value:
+    low, high = attrs["low"], attrs["high"]
+    return (x > low) & (x < high) if attrs["flat"] else (x >= low) & (x <= high)
+
+
 def _square(x: Value) -> Value:
     return x * x
 
@@ -127,9 +132,20 @@ declare(
     "``min(max(x, low), high)``, either bound infinite where there is none; ``high`` where they cross.",
     onnx="Clip",
     cost=2,
-    attrs=(Attr("low", a.real, -math.inf), Attr("high", a.real, math.inf)),
-    variants=({"low": -1.0, "high": 1.5}, {"low": 0.5}, {"high": -0.5}, {}, {"low": 2.0, "high": 1.0}),
-    slope=lambda x, y, a: (x >= a["low"]) & (x <= a["high"]),
+    attrs=(
+        Attr("low", a.real, -math.inf),
+        Attr("high", a.real, math.inf),
+        Attr("flat", a.boolean, False, "slope 0 at the bounds, as hardtanh"),
+    ),
+    variants=(
+        {"low": -1.0, "high": 1.5},
+        {"low": 0.5},
+        {"high": -0.5},
+        {},
+        {"low": 2.0, "high": 1.0},
+        {"low": -1.0, "high": 1.0, "flat": True},
+    ),
+    slope=lambda x, y, a: _within(x, a),
 )
 declare(
     Activation,

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from bslite.errors import SpecError
+from bslite.ops import attrs as a
 from bslite.ops import checks
-from bslite.ops.core import INTEGERS, REGISTRY, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
+from bslite.ops.core import INTEGERS, REGISTRY, Attr, Attrs, Case, Kind, Op, ParamShapes, Shape, declare
 from bslite.ops.values import Applied, Gradients, Value
 
 
@@ -29,9 +30,14 @@ class Binary(Broadcast):
     #: The gradients of both inputs x and y of which the result is z, where g is that of z.
     slopes: ClassVar["staticmethod[[Value, Value, Value, Value], tuple[Value, Value]]"]
 
+    def gradients(self, at: Applied, grad: Value) -> tuple[Value, Value]:
+        """Those of both inputs, in the shape of the result."""
+        x, y = at.inputs
+        return self.slopes(grad, x, y, at.output)
+
     def vjp(self, at: Applied, grad: Value) -> Gradients:
         x, y = at.inputs
-        made = self.slopes(grad, x, y, at.output)
+        made = self.gradients(at, grad)
         return {i: g.sum_to(x.shape) for i, (g, x) in enumerate(zip(made, (x, y), strict=True))}
 
     def cases(self) -> Sequence[Case]:
@@ -69,15 +75,38 @@ class Arithmetic(Binary):
         ]
 
 
-def _of_equals(g: Value, chosen: Value, x: Value, y: Value) -> Value:
-    """The gradient of the value that is chosen, half of it where both are equal, as torch has it."""
-    return chosen.where(g, x.op("equal", y).where(g * 0.5, 0.0))
+class Extreme(Arithmetic):
+    """Base of the larger and the smaller of two values."""
+
+    attrs = (Attr("first", a.boolean, False, "of equals the first has the gradient; else each half of it"),)
+    beats: ClassVar[str]  # the comparison by which one is chosen
+
+    def gradients(self, at: Applied, grad: Value) -> tuple[Value, Value]:
+        x, y = at.inputs
+        if at.attrs["first"]:  # also where one is NaN: that one
+            second = y.op(self.beats, x) | y.op("isnan")
+            return second.where(0.0, grad), second.where(grad, 0.0)
+        shared = x.op("equal", y).where(grad * 0.5, 0.0)
+        return x.op(self.beats, y).where(grad, shared), y.op(self.beats, x).where(grad, shared)
+
+    def cases(self) -> Sequence[Case]:
+        return [*super().cases(), Case("of equals the first", [(2, 5, 4), (4,)], attrs={"first": True})]
 
 
 def _power(g: Value, x: Value, y: Value, z: Value) -> tuple[Value, Value]:
     by_x = y.op("equal", 0.0).where(0.0, g * y * x.op("pow", y - 1.0))
     by_y = (x.op("equal", 0.0) & (y >= 0.0)).where(0.0, g * z * x.op("log"))
     return by_x, by_y
+
+
+def _turn(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
+    """``(y, -x) / (x^2 + y^2)``, scaled so that no square leaves float32's range; 0 at the origin."""
+    size = x.op("abs").op("maximum", y.op("abs")).op("clamp", low=1e-37, high=1e38)  # 0 and infinity stay
+    x, y = x / size, y / size
+    square = x * x + y * y
+    g = g / size
+    none = square.op("equal", 0.0)
+    return none.where(0.0, g * (y / square)), none.where(0.0, -g * (x / square))
 
 
 declare(Arithmetic, "add", "Sum of two values.", onnx="Add", slopes=lambda g, x, y, z: (g, g))
@@ -106,20 +135,8 @@ declare(
     sample_range=(0.05, 3.0),
     slopes=lambda g, x, y, z: _power(g, x, y, z),
 )
-declare(
-    Arithmetic,
-    "maximum",
-    "The larger of two values; NaN if either is.",
-    onnx="Max",
-    slopes=lambda g, x, y, z: (_of_equals(g, x > y, x, y), _of_equals(g, y > x, x, y)),
-)
-declare(
-    Arithmetic,
-    "minimum",
-    "The smaller of two values; NaN if either is.",
-    onnx="Min",
-    slopes=lambda g, x, y, z: (_of_equals(g, x < y, x, y), _of_equals(g, y < x, x, y)),
-)
+declare(Extreme, "maximum", "The larger of two values; NaN if either is.", onnx="Max", beats="greater")
+declare(Extreme, "minimum", "The smaller of two values; NaN if either is.", onnx="Min", beats="less")
 declare(
     Arithmetic,
     "fmod",
@@ -153,12 +170,7 @@ class FloorDiv(Arithmetic):
         return self.integer_cases()
 
 
-declare(
-    Binary,
-    "atan2",
-    "The angle of the point (second, first).",
-    slopes=lambda g, x, y, z: (g * (y / (x * x + y * y)), -g * (x / (x * x + y * y))),
-)
+declare(Binary, "atan2", "The angle of the point (second, first).", slopes=lambda g, x, y, z: _turn(g, x, y))
 declare(
     Binary,
     "logaddexp",

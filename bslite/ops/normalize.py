@@ -203,7 +203,7 @@ class Normalize(AlongAxis):
         norm = x.op("l2_norm", axes=[axis], keepdim=True)
         along = y * (grad * y).sum(axis, keepdim=True)
         least = at.attrs["eps"]
-        return {0: (norm > least).where((grad - along) / norm, grad / least)}
+        return {0: (norm <= least).where(grad / least, (grad - along) / norm)}
 
     samples = [
         Case("one element", [(3, 1)], attrs={"axis": -1}),

@@ -1,4 +1,4 @@
-"""The two ops that compute nothing: dropout at inference and constants."""
+"""The ops that compute nothing: dropout at inference, values without a gradient, constants."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,6 +24,28 @@ class Dropout(Op):
         Case("features", [(3, 17)], attrs={"p": 0.2}),
         Case("always", [(4,)], attrs={"p": 1}),
     ]
+
+
+class StopGradient(Op):
+    """The identity, through which no gradient passes."""
+
+    name = "stop_gradient"
+    kind = Kind.POINTWISE
+    carries = True
+    torch_name = "detach"
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        return {}
+
+    samples = [
+        Case("image", [(2, 3, 5, 4)]),
+        Case("a number", [()]),
+        Case("integers", [(3, 17)], dtypes=["int64"]),
+    ]
+
+
+#: The ops whose value is their input.
+IDENTITIES = ("dropout", "stop_gradient")
 
 
 class Constant(Op):

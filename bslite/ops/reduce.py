@@ -1,7 +1,7 @@
 """Reductions over any axes: sums, norms, extremes, moments; positions of extremes; running sums."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from bslite.errors import SpecError
@@ -98,11 +98,57 @@ class Reduction(Reducing):
         ]
 
 
-def _shared_by_equals(g: Value, x: Value, y: Value, at: Applied) -> Value:
-    """Elements that are equally extreme have equal shares, as in torch."""
-    equal = x.op("equal", y).op("cast", to="float32")
-    axes = [i for i, n in enumerate(y.shape) if n != x.shape[i]]
-    return equal * (g / equal.sum(*axes, keepdim=True))
+def _as_rows(x: Value, axes: Sequence[int]) -> tuple[Value, Callable[[Value], Value]]:
+    """``x`` with ``axes`` as one, its last, in row-major order; and the way back."""
+    rank = len(x.shape)
+    order = [*(i for i in range(rank) if i not in axes), *axes]
+    moved = x.permute(*order)
+    kept = moved.shape[: rank - len(axes)]
+    rows = moved.reshape(*kept, math.prod(moved.shape[rank - len(axes) :]))
+    places = [order.index(i) for i in range(rank)]
+    return rows, lambda made: made.reshape(*moved.shape).permute(*places)
+
+
+class Extreme(Reduction):
+    """Base of the largest and the smallest element. Its gradient is shared by equals, or goes to the first,
+    as in torch that of ``amax`` and that of ``max`` along an axis.
+    """
+
+    attrs = (*AXES, Attr("first", a.boolean, False, "of equals the first has the gradient; else shared"))
+    also = (*INTEGERS, "bool")
+    variants = ({}, {"first": True})
+    place: ClassVar[str]  # the op that gives the position of the first
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        (x,) = at.inputs
+        axes = self.axes(at.attrs, len(x.shape))
+        grad = grad.reshape(*(1 if i in axes else n for i, n in enumerate(x.shape)))
+        if not at.attrs["first"]:
+            equal = x.op("equal", at.output.reshape(*grad.shape)).op("cast", to="float32")
+            counted = [i for i, n in enumerate(grad.shape) if n != x.shape[i]]
+            return {0: equal * (grad / equal.sum(*counted, keepdim=True))}
+        rows, back = _as_rows(x, axes)
+        places = rows.op(self.place, axis=-1, keepdim=True)
+        zeros = grad.tape.constant(0.0).expand(rows.shape)
+        return {0: back(zeros.op("scatter_elements", places, grad.reshape(*places.shape), axis=-1))}
+
+
+class Prod(Reduction):
+    """The product of all elements."""
+
+    name = "prod"
+    also = INTEGERS
+    integers = (-1, 3)
+    may_fail = True
+    torch_name = "prod"
+    onnx_name = "ReduceProd"
+
+    def vjp(self, at: Applied, grad: Value) -> Gradients:
+        """By each element the product of all others: of those before it and those behind it."""
+        (x,) = at.inputs
+        rows, back = _as_rows(x, self.axes(at.attrs, len(x.shape)))
+        before, behind = (rows.op("cumprod", axis=-1, exclusive=True, reverse=r) for r in (False, True))
+        return {0: back(grad.reshape(*rows.shape[:-1], 1) * (before * behind))}
 
 
 def _around_mean(g: Value, x: Value, y: Value, at: Applied) -> Value:
@@ -129,29 +175,18 @@ declare(
     slope=lambda g, x, y, at: g * (y.size / x.size),
 )
 declare(
-    Reduction,
-    "prod",
-    "The product of all elements.",
-    onnx="ReduceProd",
-    also=INTEGERS,
-    integers=(-1, 3),
-    may_fail=True,
-)
-declare(
-    Reduction,
+    Extreme,
     "amax",
     "The largest element, NaN if any element is NaN. Of bools: whether any is true.",
     onnx="ReduceMax",
-    also=(*INTEGERS, "bool"),
-    slope=_shared_by_equals,
+    place="argmax",
 )
 declare(
-    Reduction,
+    Extreme,
     "amin",
     "The smallest element, NaN if any element is NaN. Of bools: whether all are true.",
     onnx="ReduceMin",
-    also=(*INTEGERS, "bool"),
-    slope=_shared_by_equals,
+    place="argmin",
 )
 declare(
     Reduction,

@@ -28,7 +28,7 @@ declare(
     "``1 / sqrt(x)``.",
     cost=2,
     sample_range=(0.05, 9.0),
-    slope=lambda x, y, a: -0.5 * y / x,
+    slope=lambda x, y, a: -0.5 * y * (y * y),
 )
 declare(
     Activation,

@@ -91,6 +91,9 @@ class Value:
     def __and__(self, other: Value) -> Value:
         return self.op("and", other)
 
+    def __or__(self, other: Value) -> Value:
+        return self.op("or", other)
+
     def where(self, yes: Value | float, no: Value | float) -> Value:
         """Of a condition: ``yes`` where it holds, ``no`` elsewhere; one of the two is a value."""
         like = yes if isinstance(yes, Value) else no

@@ -13,6 +13,7 @@ from bslite.ops.contraction import BlockLinear
 from bslite.ops.core import Attrs
 from bslite.ops.training.attention_grad import AttentionGrad
 from bslite.ops.training.batch import BatchNormGiven
+from bslite.ops.training.losses import BinaryCrossEntropy
 from bslite.ops.values import Param, Value
 from bslite.passes.draft import Draft
 from bslite.reference.contraction import numbers_of_blocks
@@ -57,10 +58,10 @@ class DraftTape:
         raise UnsupportedError(f"parameter {key!r} in parts of an op that has none")
 
 
-def batch_norm_in_parts(draft: Draft, node: Node) -> bool:
-    """A batch norm by statistics that are a value, as arithmetic that chains take along."""
+def in_parts(draft: Draft, node: Node) -> bool:
+    """A batch norm by statistics that are a value, or a loss, as arithmetic that chains take along."""
     op = node.declaration
-    assert isinstance(op, BatchNormGiven)
+    assert isinstance(op, (BatchNormGiven, BinaryCrossEntropy))
     return _written(draft, node, op.parts)
 
 

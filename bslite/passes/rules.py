@@ -38,7 +38,7 @@ from bslite.passes.moves import (
     two_reshapes,
 )
 from bslite.passes.one_hot import function_into_table, one_hot_product
-from bslite.passes.parts import batch_norm_in_parts, odd_blocks_widened
+from bslite.passes.parts import in_parts, odd_blocks_widened
 from bslite.passes.through import GRADIENTS, through_activation
 from bslite.spec import Node
 
@@ -63,7 +63,7 @@ RULES: Mapping[str, Sequence[Rule]] = {
     **dict.fromkeys(ACTIVATIONS, (function_into_table, into_sum, activation_before_moves)),
     "quantize": (function_into_table, into_sum, rounded_parts, activation_before_moves),
     "complex_mul": (conjugate_into_product,),
-    "batch_norm_given": (batch_norm_in_parts,),
+    **dict.fromkeys(("batch_norm_given", "binary_cross_entropy"), (in_parts,)),
     "block_linear": (odd_blocks_widened,),
     **dict.fromkeys(GRADIENTS, (through_activation,)),
     **dict.fromkeys(CONVS, (padding_into_convolution,)),

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from bslite.cache import Derived
+from bslite.ops.pointwise import IDENTITIES
 from bslite.passes.attention import fuse_attention
 from bslite.passes.averaged import pool_first
 from bslite.passes.branches import one_branch
@@ -27,8 +28,8 @@ from bslite.spec import Array, ModelSpec, Node
 
 
 def drop_identities(spec: ModelSpec) -> ModelSpec:
-    """The model without dropouts, which are the identity at inference."""
-    dropped = {n.name: n.inputs[0] for n in spec.nodes if n.op == "dropout"}
+    """The model without ops that are the identity at inference."""
+    dropped = {n.name: n.inputs[0] for n in spec.nodes if n.op in IDENTITIES}
     return substitute(spec, dropped, {}, {}) if dropped else spec
 
 

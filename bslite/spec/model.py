@@ -24,8 +24,8 @@ class ModelSpec(Graph):
 def save(spec: ModelSpec, path: Path) -> None:
     """Write ``spec`` to ``path``, replacing what is there in one step.
 
-    Raises FileError if the file cannot be written, SpecError, naming the layer, if the graph cannot be
-    stored.
+    Raises FileError if the file cannot be written, InputError if ``path`` is none, SpecError, naming the
+    layer, if the graph cannot be stored.
     """
     file.write(spec, path)
 
@@ -34,6 +34,6 @@ def load(path: Path) -> ModelSpec:
     """Read a model written by `save`.
 
     Raises FileError, naming the file and the layer, if the file is missing, truncated, corrupt, written by a
-    newer bslite, or does not describe a valid model.
+    newer bslite, or does not describe a valid model. InputError if ``path`` is none.
     """
     return file.read(path, ModelSpec)

@@ -12,10 +12,18 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from bslite.errors import FileError
+from bslite.errors import FileError, InputError
 
 Array = npt.NDArray[Any]
 Path = str | os.PathLike[str]
+
+
+def path_of(path: Path) -> str:
+    """The name of a file as a str. InputError for what is none."""
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise InputError(f"expected the path of a file, got {type(path).__name__}") from None
 
 
 class TensorFile:
@@ -26,7 +34,7 @@ class TensorFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = os.fsdecode(path)
+        self.path = path_of(path)
         if not os.path.exists(self.path):
             raise FileError(f"{self.path}: no such file")
         if not os.path.isfile(self.path):
@@ -72,7 +80,7 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str
 
     The data goes to a temporary file beside the target, which then replaces it in one step.
     """
-    target = os.path.realpath(os.fsdecode(path))  # through a link, so that the link stays one
+    target = os.path.realpath(path_of(path))  # through a link, so that the link stays one
     temporary = os.path.join(os.path.dirname(target), f".bslite-{uuid.uuid4().hex}.tmp")
     # safetensors stores the raw memory of an array: it must be little-endian and in C order.
     dense = {key: little_endian(array) for key, array in arrays.items()}
@@ -80,7 +88,7 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], metadata: Mapping[str
         save_file(dense, temporary, metadata=dict(metadata))
         os.replace(temporary, target)
     except (OSError, SafetensorError, ValueError) as e:
-        raise FileError(f"{os.fsdecode(path)}: cannot be written ({e})") from e
+        raise FileError(f"{path_of(path)}: cannot be written ({e})") from e
     finally:
         with contextlib.suppress(OSError):
             os.unlink(temporary)

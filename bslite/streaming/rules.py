@@ -10,6 +10,7 @@ from typing import Any
 
 from bslite import ops
 from bslite.ops import Kind, Shape
+from bslite.ops.pointwise import IDENTITIES
 from bslite.ops.reduce import Reduction, reduced_axes
 from bslite.registry import Registry
 from bslite.spec import Node
@@ -136,7 +137,7 @@ def normalized(at: At) -> range:
     return range(rank - len(at.node.attrs["normalized_shape"]), rank)
 
 
-keeps("dropout")
+keeps(*IDENTITIES)
 keeps("linear", "block_linear", over=lambda at: (len(at.ins[0]) - 1,), why="its features are the time steps")
 keeps("batch_norm", "lrn", over=lambda at: (1,), why="its channels are the time steps")
 keeps("layer_norm", "rms_norm", over=normalized, why="it normalises over time")

@@ -11,7 +11,7 @@ from bslite.api import as_array, as_arrays, check_threads
 from bslite.arithmetic import Precision, current, precision_of
 from bslite.arithmetic import precision as least
 from bslite.cache import Recent
-from bslite.errors import InputError
+from bslite.errors import EngineError, InputError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
 from bslite.streaming.flow import Flow, flow_of
@@ -39,7 +39,7 @@ class Session:
 
     Raises SpecError for a model without recurrent layers, UnsupportedError naming every layer that mixes time
     steps (backward and bidirectional layers, convolutions or reductions over time, attention, ...),
-    InputError for inputs that do not fit.
+    InputError for inputs that do not fit, EngineError where states take more memory than there is.
     """
 
     def __init__(
@@ -108,6 +108,8 @@ class Session:
                 for now, first in zip(self._now.arrays, start, strict=True):
                     now[:] = first
                 return
+            if isinstance(streams, (int, str)):
+                raise InputError(f"streams is {streams!r}, expected a list of their numbers")
             rows, size = list(streams), self._streams.states[0].shape[0]
             wrong = [r for r in rows if isinstance(r, bool) or not isinstance(r, int) or not 0 <= r < size]
             if wrong:
@@ -187,7 +189,10 @@ class _Buffers:
     """Memory for the states of all layers; the engine reads one set of it and writes the other."""
 
     def __init__(self, states: Sequence[State]) -> None:
-        self.arrays = [np.zeros(s.shape, np.float32) for s in states]
+        try:
+            self.arrays = [np.zeros(s.shape, np.float32) for s in states]
+        except (MemoryError, ValueError) as e:  # more bytes than there are, or than can be counted
+            raise EngineError(f"no memory for the states of {states[0].shape[0]} streams: {e}") from e
         self.addresses = [a.ctypes.data for a in self.arrays]
 
 

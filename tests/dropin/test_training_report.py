@@ -107,6 +107,27 @@ def test_a_wrong_budget_is_an_error(memory: Any) -> None:
         bslite.optimize(nn.Linear(2, 2), training=True, memory=memory)
 
 
+def test_what_is_detached_keeps_its_part_whole() -> None:
+    """A straight-through estimate, and a target without gradients, are one part with what is around them."""
+
+    def forward(m: Any, x: torch.Tensor) -> Any:
+        h = m.a(x)
+        y = m.b(h + (h.round() - h).detach())
+        return y, (y - h.detach()).square().mean()
+
+    net = Made(forward, a=nn.Linear(6, 6), b=nn.Linear(6, 6))
+    alike(net, [(torch.randn(4, 6),)] * 2)
+    ours = bslite.optimize(net.train(), training=True, fallback="silent", tune=False)
+    step(ours, [torch.randn(4, 6)])
+    (told,) = bslite.report(ours).training
+    assert (len(told.parts), told.torch_share) == (1, 0.0)
+
+
+def test_a_wrong_choice_is_an_error() -> None:
+    with pytest.raises(InputError, match="tune is 'always', expected True or False"):
+        bslite.optimize(nn.Linear(2, 2), tune="always")  # type: ignore[arg-type]
+
+
 def test_what_is_not_trained_is_an_error_if_torch_is_not_allowed() -> None:
     net = bslite.optimize(by_sign().train(), training=True, fallback="error")
     with pytest.raises(UnsupportedError, match=r"torch.export cannot trace it"):

@@ -18,7 +18,6 @@ from bslite.spec import Array, GraphBuilder, ModelSpec
 #: Ops without a gradient yet, and those that lack it for some attributes.
 WITHOUT = [
     "batch_norm_grad",
-    "cumprod",
     "int_conv1d",
     "int_conv2d",
     "int_conv3d",
@@ -31,7 +30,6 @@ WITHOUT = [
     "lstm_rounded",
     "max_pool_places",
     "pool_grad",
-    "prod",
     "rnn_deltas",
 ]
 #: Linear ops whose judge in torch goes through NumPy, which has no gradient.

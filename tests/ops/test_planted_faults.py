@@ -132,6 +132,8 @@ FAULTS += [
     ("softmax", "another axis", dropped(axis=0)),
     ("log_softmax", "another axis", dropped(axis=0)),
     ("dropout", "drops", lambda true: lambda x, p: x * (1 - p)),
+    ("stop_gradient", "stops the value", lambda true: lambda x: x * 0),
+    ("binary_cross_entropy", "of two logits", lambda true: lambda x, t: np.logaddexp(0, x) - x * t),
     ("mul", "is add", lambda true: FUNCTIONS["add"]),
     ("sub", "the other way round", lambda true: lambda x, y: true(y, x)),
     ("div", "the other way round", lambda true: lambda x, y: true(y, x)),

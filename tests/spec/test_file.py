@@ -17,7 +17,7 @@ from support.graphs import network
 from support.model_files import small_model
 
 from bslite import ops
-from bslite.errors import FileError, SpecError
+from bslite.errors import FileError, InputError, SpecError
 from bslite.spec import ModelSpec, load, save
 from bslite.spec.file import graph_json
 
@@ -120,6 +120,8 @@ def test_files_that_are_no_models(tmp_path: Path) -> None:
         load(tmp_path / "none")
     with pytest.raises(FileError, match="not a regular file"):
         load(tmp_path)
+    with pytest.raises(InputError, match="expected the path of a file, got NoneType"):
+        load(None)  # type: ignore[arg-type]
     path = tmp_path / "file"
     for content in (b"", b"hello", b"\x80\x04\x95pickle", b"PK\x03\x04" * 100, bytes(4096), b"\xff" * 64):
         path.write_bytes(content)

@@ -90,7 +90,7 @@ LAYERS = [
     Case("relu in place", lambda: nn.ReLU(inplace=True), IMAGE, "relu"),
     Case("relu6", lambda: nn.ReLU6(), IMAGE, "relu6"),
     Case("hardtanh", lambda: nn.Hardtanh(0, 6), IMAGE, "relu6"),
-    fn("clamp", lambda x: x.clamp(0, 6), IMAGE, "relu6"),
+    fn("clamp", lambda x: x.clamp(0, 6), IMAGE, "clamp"),
     fn("clamp_min", lambda x: x.clamp_min(0), IMAGE, "clamp"),
     fn("clamp below", lambda x: x.clamp(min=0), IMAGE, "clamp"),
     Case("leaky relu", lambda: nn.LeakyReLU(0.2), IMAGE, "leaky_relu"),
@@ -166,6 +166,27 @@ ELEMENTWISE = [
     fn("minimum", lambda x, p: torch.minimum(p, x), IMAGE, "minimum", 8),
     fn("atan2", lambda x, p: torch.atan2(x, p), IMAGE, "atan2", 8),
     fn("logaddexp", lambda x, p: torch.logaddexp(x, p), IMAGE, "logaddexp", 8),
+    fn(
+        "hypot",
+        lambda x, p: torch.hypot(x, p),
+        IMAGE,
+        "repeat_batch expand reshape reshape concat l2_norm",
+        8,
+    ),
+    fn("copysign", lambda x, p: torch.copysign(x, p), IMAGE, "abs reciprocal less less or neg where", 8),
+    fn("ldexp", lambda x, p: torch.ldexp(x, p), IMAGE, "exp2 mul", 8),
+    fn("dist", lambda x: torch.dist(x, x.tanh()), IMAGE, "tanh sub l2_norm"),
+    fn("sinc", lambda x: torch.sinc(x), IMAGE, "mul mul equal where sin div where"),
+    fn("xlogy", lambda x: torch.xlogy(x, x.abs()), IMAGE, "abs less_equal isinf or equal and where log mul"),
+    fn(
+        "binary cross entropy",
+        lambda x: F.binary_cross_entropy(x.sigmoid(), (x > 0).float()),
+        IMAGE,
+        "sigmoid greater cast binary_cross_entropy mean",
+    ),
+    fn(
+        "count of what is not zero", lambda x: torch.linalg.vector_norm(x, 0, 1), TOKENS, "not_equal cast sum"
+    ),
     fn("addcmul", lambda x: torch.addcmul(x, x, x, value=0.5), IMAGE, "mul mul add"),
     fn("addcdiv", lambda x: torch.addcdiv(x, x, x.abs() + 1), IMAGE, "abs add div add"),
     fn("lerp", lambda x: torch.lerp(x, x.tanh(), 0.3), IMAGE, "tanh sub mul add"),
@@ -208,7 +229,12 @@ ELEMENTWISE = [
     fn("std", lambda x: x.std((1, 2), correction=0, keepdim=True), TOKENS, "std"),
     fn("var_mean", lambda x: torch.add(*torch.var_mean(x, 1)), TOKENS, "var mean add"),
     fn("norm", lambda x: x / x.norm(dim=-1, keepdim=True), TOKENS, "l2_norm div"),
-    fn("vector norms", lambda x: torch.linalg.vector_norm(x, 3, 1), TOKENS, "abs pow sum pow"),
+    fn(
+        "vector norms",
+        lambda x: torch.linalg.vector_norm(x, 3, 1),
+        TOKENS,
+        "abs pow sum equal where pow where",
+    ),
     fn("logsumexp", lambda x: x.logsumexp(1), TOKENS, "logsumexp"),
     fn("cumsum", lambda x: x.cumsum(1), TOKENS, "cumsum"),
     fn("prod", lambda x: x.prod(2), TOKENS, "prod"),
@@ -259,7 +285,8 @@ MOVES = [
     Case("pixel shuffle", lambda: nn.PixelShuffle(2), (8, 3, 5), "reshape permute reshape"),
     Case("pixel unshuffle", lambda: nn.PixelUnshuffle(2), (3, 4, 6), "reshape permute flatten"),
     Case("channel shuffle", lambda: nn.ChannelShuffle(3), IMAGE, "reshape permute flatten"),
-    fn("copies", lambda x: x.contiguous().clone().detach().to(torch.float32).float().tanh(), IMAGE, "tanh"),
+    fn("copies", lambda x: x.contiguous().clone().to(torch.float32).float().tanh(), IMAGE, "tanh"),
+    fn("detached", lambda x: x.detach().tanh(), IMAGE, "stop_gradient tanh"),
 ]
 
 HEADS = (4, 5, 6)  # [heads, tokens, features of one]

@@ -263,6 +263,37 @@ def gather(x: Tensor, indices: Tensor, *, axis: int) -> Tensor:
     return rows.reshape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
 
 
+def _first(second: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """``y`` where it is the ``second`` that is chosen, or NaN; else ``x``, which has all of the gradient."""
+    return torch.where(second | y.isnan(), y, x)
+
+
+@torch_op
+def binary_cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """torch's takes nothing but probabilities."""
+    if all(bool(((v >= 0) & (v <= 1)).all()) for v in (x, target)):
+        return F.binary_cross_entropy(x, target.expand_as(x), reduction="none")
+    return (target - 1) * torch.log1p(-x).clamp(-100) - target * torch.log(x).clamp(-100)
+
+
+def _extreme(
+    shared: Callable[..., Tensor], along: Callable[..., Any], x: Tensor, *,
+    axes: tuple[int, ...], keepdim: bool, first: bool,
+) -> Tensor:  # fmt: skip
+    """By the function that gives equals equal shares of its gradient, or the one that gives all to the first,
+    in row-major order of the axes.
+    """
+    reduced = sorted(axis % x.ndim for axis in _axes(x, axes))
+    if not first:
+        return shared(x, reduced, keepdim)
+    ends = list(range(-len(reduced), 0))
+    values: Tensor = along(x.movedim(reduced, ends).flatten(-len(reduced)), -1)[0]
+    if keepdim:
+        for axis in reduced:
+            values = values.unsqueeze(axis)
+    return values
+
+
 def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of every channel."""
     columns = x.transpose(0, 1).flatten(1)
@@ -296,8 +327,8 @@ def _batch_norm(
 TORCH_OPS |= {
     "sum": lambda x, axes, keepdim: x.sum(_axes(x, axes), keepdim, dtype=x.dtype),
     "mean": lambda x, axes, keepdim: x.mean(_axes(x, axes), keepdim),
-    "amax": lambda x, axes, keepdim: x.amax(_axes(x, axes), keepdim),
-    "amin": lambda x, axes, keepdim: x.amin(_axes(x, axes), keepdim),
+    "amax": lambda x, **kw: _extreme(torch.amax, torch.max, x, **kw),
+    "amin": lambda x, **kw: _extreme(torch.amin, torch.min, x, **kw),
     "sum_square": lambda x, axes, keepdim: (x * x).sum(_axes(x, axes), keepdim),
     "l1_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 1, _axes(x, axes), keepdim),
     "l2_norm": lambda x, axes, keepdim: torch.linalg.vector_norm(x, 2, _axes(x, axes), keepdim),
@@ -321,12 +352,15 @@ TORCH_OPS |= {
     "batch_norm_given": _batch_norm,
     "scale_shift": lambda x, scale, shift: x * per_channel(scale, x) + per_channel(shift, x),
     "silu": lambda x, beta: F.silu(x) if beta == 1 else x * torch.sigmoid(beta * x),
-    "clamp": lambda x, low, high: torch.clamp(x, low, high),
+    "clamp": lambda x, low, high, flat: (F.hardtanh if flat else torch.clamp)(x, low, high),
     "quantize": lambda x, scale, low: torch.clamp(torch.round(x / scale), low, low + 255),
     "selu": lambda x, alpha, gamma: gamma * F.elu(x, alpha),
     "softmax": lambda x, axis: F.softmax(x, axis),
     "log_softmax": lambda x, axis: F.log_softmax(x, axis),
     "dropout": lambda x, p: x,
+    "stop_gradient": lambda x: x.detach(),
+    "maximum": lambda x, y, first: _first(y > x, x, y) if first else torch.maximum(x, y),
+    "minimum": lambda x, y, first: _first(y < x, x, y) if first else torch.minimum(x, y),
     "div": lambda x, y: torch.div(x, y, rounding_mode=None if x.is_floating_point() else "trunc"),
     "floor_div": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "equal": torch.eq,

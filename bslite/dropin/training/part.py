@@ -4,6 +4,7 @@ Weights are inputs of both passes, by address: no packed copy goes stale. torch'
 pass saves, frees it, and notices when it was changed in place.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from bslite.errors import BsliteError, EngineError, UnsupportedError
 from bslite.frontends.torch.training import note
 from bslite.gradients import gradient, weights_as_inputs
 from bslite.gradients.split import Halves, split
-from bslite.spec import Input, ModelSpec
+from bslite.spec import Input, ModelSpec, Node
 
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
@@ -157,7 +158,7 @@ class TrainedPart:
             seeds,
             [names.index(name) for name in halves.reads],
             wrt,
-            _reached(halves.backward, dict(zip(behind, seeds, strict=True))),
+            _reached(spec, seeds, [names[i] for i in wrt]),
         )
 
 
@@ -220,21 +221,32 @@ def _or_zeros(grad: Tensor | None, own: Input) -> Tensor:
     return grad
 
 
+def _passes(spec: ModelSpec, node: Node) -> bool:
+    """Whether gradients go through a node, be they zero: not through integers and conditions."""
+    return spec.dtypes[node.name] == "float32" and node.op != "stop_gradient"
+
+
 def _depends(spec: ModelSpec, names: set[str]) -> set[str]:
-    """The values through which gradients of ``names`` go: not through integers and conditions."""
+    """The values through which gradients of ``names`` go."""
     found = set(names)
     for node in spec.nodes:
-        if spec.dtypes[node.name] == "float32" and not found.isdisjoint(node.inputs):
+        if _passes(spec, node) and not found.isdisjoint(node.inputs):
             found.add(node.name)
     return found
 
 
-def _reached(backward: ModelSpec, seeds: Mapping[str, int]) -> list[frozenset[int]]:
-    """The seeds that each output of a backward half depends on."""
-    found = {i.name: frozenset({seeds[i.name]} if i.name in seeds else ()) for i in backward.inputs}
-    for node in backward.nodes:
-        found[node.name] = frozenset().union(*(found[name] for name in node.inputs))
-    return [found[name] for name in backward.outputs]
+def _reached(spec: ModelSpec, seeds: Sequence[int], names: Sequence[str]) -> list[frozenset[int]]:
+    """The outputs of ``seeds`` from which a gradient goes to each of ``names``: a zero where it is zero, as
+    that of what is rounded, which is not None to an optimizer.
+    """
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for i in seeds:
+        found[spec.outputs[i]].add(i)
+    for node in reversed(spec.nodes):
+        if node.name in found and _passes(spec, node):
+            for name in node.inputs:
+                found[name] |= found[node.name]
+    return [frozenset(found[name]) for name in names]
 
 
 def _owners(spec: ModelSpec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

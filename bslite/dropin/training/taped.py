@@ -32,7 +32,6 @@ from bslite.gradients import gradient, weights_as_inputs
 from bslite.spec import GraphBuilder
 
 COMPUTED = "computed from a parameter or buffer"
-STOPS = "no gradient passes"
 NARROW = "of 16 bits, which bslite does not train"
 DRAWN = "torch's generator draws it"
 
@@ -149,8 +148,8 @@ def survey_of(graph: Graph, shell: torch.nn.Module, name: str, effects: Collecti
 
 
 class TapedSurvey(Survey):
-    """A survey that leaves to torch what autograd has to see: what is computed from parameters alone, what
-    stops gradients, and what has none in bslite.
+    """A survey that leaves to torch what autograd has to see: what is computed from parameters alone, and
+    what has no gradient in bslite.
 
     ``effects``: nodes that change buffers. ``values``: parameters and buffers that come from outside.
     ``lost``: others that an operation made constants of, which neither change with them nor have gradients.
@@ -246,8 +245,6 @@ def _left(node: Node) -> str:
         return NARROW
     if name == "bslite.noise":
         return DRAWN
-    if name == "detach":
-        return STOPS
     if name == "embedding" and any(args[3:]):
         return "scale_grad_by_freq or sparse"
     if name == "instance_norm" and args[3] is not None and args[5]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bslite.explanation.data.stacking import Forecast
+from bslite.ops.pointwise import IDENTITIES
 from bslite.passes import Layer, fuse, readers, why_not_folded
 from bslite.passes.branches import LINEAR
 from bslite.passes.enlargements import RESIZES
@@ -61,26 +62,27 @@ def _owners(original: ModelSpec, spec: ModelSpec) -> dict[str, str]:
 
     A node that is gone belongs to what reads its value: a convolution to the batch norm that was folded into
     it, parts of what was written out to the op that computes it. A dropout, which does nothing, belongs to
-    what makes its input. Where that is an input of the model, the first layer stands in.
+    what makes its input, as any op that is the identity. Where that is an input of the model, the first layer
+    stands in.
     """
     kept = {n.name for n in spec.nodes}
     before = {n.name: n for n in original.nodes}
 
     def through(name: str) -> str:
-        while name in before and before[name].op == "dropout":
+        while name in before and before[name].op in IDENTITIES:
             name = before[name].inputs[0]
         return name
 
     reader: dict[str, str] = {}
     for node in original.nodes:
-        if node.op != "dropout":
+        if node.op not in IDENTITIES:
             reader |= {name: node.name for i in node.inputs if (name := through(i)) not in reader}
     found: dict[str, str] = {}
     for node in reversed(original.nodes):
         name = node.name
         found[name] = name if name in kept else found.get(reader.get(name, ""), spec.nodes[0].name)
     found |= {
-        n.name: found.get(through(n.name), spec.nodes[0].name) for n in original.nodes if n.op == "dropout"
+        n.name: found.get(through(n.name), spec.nodes[0].name) for n in original.nodes if n.op in IDENTITIES
     }
     return {n.name: found[n.name] for n in original.nodes}
 
@@ -107,7 +109,7 @@ def _holds(
     said += [f"reads what {n} enlarges" for n in enlarging]
     cut = [n for n in held if before[n].op == "slice"] if layer.node.op in (*CONVS, *TRANSPOSED) else []
     said += [f"makes only what {n} keeps" for n in cut]
-    plain = ("batch_norm", "dropout", "constant", layer.node.op, *(("add",) if joined else ()))
+    plain = ("batch_norm", *IDENTITIES, "constant", layer.node.op, *(("add",) if joined else ()))
     plain += ("slice",) if cut else ()
     plain += (*RESIZES, "concat", *CONVS) if enlarging else ()
     own = [n for n in held if n == layer.node.name or n not in layer.members]

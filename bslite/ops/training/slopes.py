@@ -24,7 +24,7 @@ def _bend_of_silu(x: Value) -> Value:
 
 
 def _bend_of_hardswish(x: Value) -> Value:
-    return ((x >= -3.0) & (x <= 3.0)).where(x.tape.constant(1 / 3), 0.0)
+    return ((x > -3.0) & (x <= 3.0)).where(x.tape.constant(1 / 3), 0.0)
 
 
 def _bend_of_gelu(x: Value) -> Value:

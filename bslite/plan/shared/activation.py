@@ -16,7 +16,7 @@ def activation(node: Node | None) -> Activation:
     if node is None:
         return IDENTITY
     given = [node.attrs[attr.name] for attr in node.declaration.attrs]
-    name, parameters = node.op, [float(value) for value in given if not isinstance(value, str)]
+    name, parameters = node.op, [float(value) for value in given if not isinstance(value, (str, bool))]
     if name == "relu6":
         return Activation("clamp", 0.0, 6.0)
     if name == "clamp" and parameters == [-math.inf, math.inf]:

@@ -46,7 +46,8 @@ def _silu(g, x):
 def _hardswish(g, x):
     inner = g * fma(x, splat(f(1.0 / 3.0)), splat(f(0.5)))
     beyond = select_eq(x, x, g, inner)  # NaN is neither
-    return select_lt(x, splat(f(-3.0)), splat(f(0.0)), select_lt(x, splat(f(3.0)), inner, beyond))
+    above = splat(np.nextafter(f(-3.0), f(0.0)))  # -3 itself has the slope 0
+    return select_lt(x, above, splat(f(0.0)), select_lt(x, splat(f(3.0)), inner, beyond))
 
 
 @register_jitable

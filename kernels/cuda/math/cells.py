@@ -74,7 +74,7 @@ def _silu_grad(g, x):
 
 @device_function
 def _hardswish_grad(g, x):
-    if x < f(-3.0):
+    if x <= f(-3.0):
         return f(0.0)
     return g if x >= f(3.0) else times(g, plus(quotient(x, f(3.0)), f(0.5)))
 

@@ -41,7 +41,8 @@ def same(s: Site, x: Operand, *args: Any, **kwargs: Any) -> Operand:
         raise Unsupported("called with training=True")
     made = kept_as(s.node.meta["val"])
     if x.dtype == made:
-        return x
+        stops = s.operation == "detach" and isinstance(x, Value) and made == "float32"
+        return s.emit("stop_gradient", x) if stops else x
     if x.dtype == "float32" and made in INTEGERS and zero_is_discarded(s.node):
         infinite = s.emit("equal", x, s.store.scalar(-math.inf), inner=x.shape)
         x = s.emit("where", infinite, s.store.scalar(0.0), x, inner=x.shape)

@@ -158,22 +158,23 @@ def lerp(s: Site, a: Operand, b: Operand, weight: Term) -> Value:
 
 @aten("clamp", "clamp_min", "hardtanh", "clip")
 def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
-    if s.operation == "hardtanh":
+    flat = s.operation == "hardtanh"
+    if flat:
         low, high = (-1 if low is None else low), (1 if high is None else high)
     numbers = all(bound is None or isinstance(bound, (int, float)) for bound in (low, high))
     if numbers and x.dtype == "float32":
         low, high = (-math.inf if low is None else low), (math.inf if high is None else high)
-        if low == 0 and high == 6:
+        if flat and low == 0 and high == 6:
             return s.emit("relu6", x)
         if math.isnan(low) or math.isnan(high):
             raise Unsupported("a bound is NaN")
-        return s.emit("clamp", x, low=float(low), high=float(high))
+        return s.emit("clamp", x, low=float(low), high=float(high), flat=flat)
     bounds = [(op, bound) for op, bound in (("maximum", low), ("minimum", high)) if bound is not None]
     first, *others = bounds
     for op, bound in others:
-        x = inner(s, first[0], *together(s, x, first[1]))
+        x = inner(s, first[0], *together(s, x, first[1]), first=True)
         first = (op, bound)
-    return s.emit(first[0], *together(s, x, first[1]))
+    return s.emit(first[0], *together(s, x, first[1]), first=True)
 
 
 @aten("clamp_max")

@@ -34,7 +34,8 @@ def embedding_bag(
     rows = s.emit("gather", table, ids, inner=(bags, length, width), axis=0)
     if weights is not None:
         rows = weighed(s, rows, reshape(s, weights, (bags, length), last=False))
-    return [s.emit(("sum", "mean", "amax")[mode], rows, axes=(1,), keepdim=False)]
+    first: dict[str, Any] = {} if mode in (SUM, MEAN) else {"first": True}
+    return [s.emit(("sum", "mean", "amax")[mode], rows, axes=(1,), keepdim=False, **first)]
 
 
 def length_of_all(s: Site, offsets: Operand, count: Any) -> int | None:

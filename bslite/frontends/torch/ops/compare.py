@@ -84,7 +84,7 @@ def without_nan(s: Site, a: Term, b: Term) -> Value:
         return s.emit(op, first, second)
     left = inner(s, "where", inner(s, "isnan", first), second, first)
     right = inner(s, "where", inner(s, "isnan", second), first, second)
-    return s.emit(op, left, right)
+    return s.emit(op, left, right, first=True)
 
 
 @aten("isin")

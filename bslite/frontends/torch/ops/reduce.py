@@ -68,7 +68,7 @@ def extreme_of_two(s: Site, x: Operand, y: Operand) -> Operand:
 def extreme_and_place(s: Site, x: Operand, dim: int, keepdim: bool = False) -> list[Operand | None]:
     results: list[Operand | None] = [None, None]
     if 0 in s.used:
-        results[0] = reduced(s, f"a{s.operation}", x, dim, keepdim, last=False)
+        results[0] = reduced(s, f"a{s.operation}", x, dim, keepdim, last=False, first=True)
     if 1 in s.used:
         shape = kept(x, axes_of(x, dim), keepdim)
         results[1] = place_of(s, f"arg{s.operation}", x, dim, keepdim, shape)
@@ -87,14 +87,28 @@ def vector_norm(
 ) -> Operand:
     if order in (1, 2):
         return reduced(s, f"l{int(order)}_norm", x, dim, keepdim)
+    zero = s.store.scalar(0.0)
+    if order == 0:
+        return reduced(s, "sum", converted(s, inner(s, "not_equal", x, zero), "float32"), dim, keepdim)
     size = s.emit("abs", x, inner=x.shape)
     if abs(order) == float("inf"):
         return reduced(s, "amax" if order > 0 else "amin", size, dim, keepdim)
-    if order == 0:
-        raise Unsupported("of order 0")
-    powers = s.emit("pow", size, s.store.scalar(order), inner=x.shape)
+    powers = (
+        _but_at_zero(s, size, order, last=False)
+        if order < 1
+        else inner(s, "pow", size, s.store.scalar(order))
+    )
     total = reduced(s, "sum", powers, dim, keepdim, last=False)
-    return s.emit("pow", total, s.store.scalar(1 / order))
+    return _but_at_zero(s, total, 1 / order)
+
+
+def _but_at_zero(s: Site, x: Operand, power: float, last: bool = True) -> Value:
+    """``x`` to a power below 1, of which the slope at 0 is infinite: here it is 0 there, as that of norms."""
+    zero = s.store.scalar(0.0)
+    at = inner(s, "equal", x, zero)
+    made = inner(s, "pow", inner(s, "where", at, s.store.scalar(1.0), x), s.store.scalar(power))
+    none = s.store.scalar(0.0 if power > 0 else float("inf"))
+    return s.emit("where", at, none, made, inner=None if last else x.shape)
 
 
 @aten("norm")
@@ -146,7 +160,7 @@ def place_of(s: Site, op: str, x: Operand, dim: int | None, keepdim: bool, shape
 
 @aten("cummax", "cummin")
 def running_extreme(s: Site, x: Operand, dim: int) -> list[Operand | None]:
-    """The extreme of twice as many positions, step by step."""
+    """The extreme of twice as many positions, step by step. Of equals the later one is the extreme."""
     if s.used != [0]:
         raise Unsupported("of which places are read")
     if not x.shape:
@@ -161,7 +175,7 @@ def running_extreme(s: Site, x: Operand, dim: int) -> list[Operand | None]:
         return s.emit("slice", x, inner=shape, axis=axis, start=start, stop=stop)
 
     while shift < size:
-        later = inner(s, op, run(shift, size), run(0, size - shift))
+        later = inner(s, op, run(shift, size), run(0, size - shift), first=True)
         x, shift = s.emit("concat", run(0, shift), later, inner=x.shape, axis=axis), 2 * shift
     return [x, None]
 
