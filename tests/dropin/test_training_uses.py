@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 import bslite
 from bslite.dropin.runner import runner_of
 from bslite.dropin.training import part
-from bslite.errors import EngineError, InputError, UnsupportedError
+from bslite.errors import EngineError, InputError
 
 R = torch.randn
 
@@ -274,10 +274,19 @@ def test_a_fault_of_the_engine_is_torchs_step_forwards_and_an_error_backwards(
         y.sum().backward()
 
 
-def test_batches_of_gradients_are_clear_errors() -> None:
-    net, x = bslite.optimize(mlp().train(), training=True, tune=False), R(5, 8).requires_grad_()
-    with pytest.raises(UnsupportedError, match="no batches of backward passes"):
-        torch.autograd.grad(net(x), x, torch.ones(2, 5, 3), is_grads_batched=True)
+def test_batches_of_gradients_are_torchs() -> None:
+    """torch computes the forward pass again, once, for all of them."""
+    net = mlp().train()
+    fast, x, seeds = bslite.optimize(copy.deepcopy(net), training=True, tune=False), R(5, 8), R(2, 5, 3)
+
+    def batched(module: nn.Module) -> tuple[Tensor, ...]:
+        given = x.clone().requires_grad_()
+        wrt = [given, *module.parameters()]
+        found = torch.autograd.grad(module(given), wrt, seeds, is_grads_batched=True)
+        assert not any(t.requires_grad for t in found)
+        return (*found, torch.autograd.functional.jacobian(module, x, vectorize=True))
+
+    torch.testing.assert_close(batched(fast), batched(net))
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # of torch's own use

@@ -1,4 +1,6 @@
-"""Second derivatives of a part in training: torch computes the part again, its gradients on its own tape."""
+"""Second derivatives of a part in training, and batches of its backward pass: torch computes the part again,
+its gradients on its own tape.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ CANNOT = "bslite cannot differentiate this backward pass: {}; use the module wit
 
 @dataclass(frozen=True)
 class Again:
-    """A part as torch runs it, for a backward pass that is to be differentiated (``create_graph``).
+    """A part as torch runs it, for a backward pass that is to be differentiated (``create_graph``), or runs
+    for many gradients at once (``is_grads_batched``).
 
     ``weights``: the last of its ``count`` inputs. ``held``: those inputs that the tape does not save, by
     place, each with its version: tensors that the user or the module has anyway, which cost no memory.
@@ -49,15 +52,17 @@ class Again:
             raise UnsupportedError(CANNOT.format("an input was changed in place since the forward pass"))
         # One input may be computed from another, or be the same: each is a tensor of the part's own, so that
         # its gradient is that of the part alone.
-        given |= {i: given[i].view_as(given[i]) for i in wrt}
-        weights = [given.get(places.get(id(t), -1), t) for t in self.peer.weights]
-        made = self.peer.run([given[i] for i in inputs], weights)
+        differentiated = torch.is_grad_enabled()
+        with torch.enable_grad():
+            given |= {i: given[i].view_as(given[i]) for i in wrt}
+            weights = [given.get(places.get(id(t), -1), t) for t in self.peer.weights]
+            made = self.peer.run([given[i] for i in inputs], weights)
         return list(
             torch.autograd.grad(
                 [made[i] for i in behind],
                 [given[i] for i in wrt],
                 list(behind.values()),
-                create_graph=True,
+                create_graph=differentiated,
                 allow_unused=True,
             )
         )

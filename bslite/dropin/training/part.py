@@ -21,7 +21,7 @@ from bslite.errors import BsliteError, EngineError, UnsupportedError
 from bslite.frontends.torch.training import note
 from bslite.gradients import gradient, weights_as_inputs
 from bslite.gradients.split import Halves, split
-from bslite.spec import Input, ModelSpec, Node
+from bslite.spec import ModelSpec, Node
 
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
@@ -181,18 +181,19 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         plan: Plan = ctx.plan
-        behind = plan.halves.backward.inputs[-len(plan.seeds) :]
-        with torch.no_grad():
-            seeds = [_or_zeros(grads[i], own) for i, own in zip(plan.seeds, behind, strict=True)]
+        come = {i: grad for i in plan.seeds if (grad := grads[i]) is not None}
         found: list[Tensor | None] = [None] * ctx.again.count
-        if torch.is_grad_enabled():  # create_graph
+        if torch.is_grad_enabled() or any(map(_is_batch, come.values())):  # create_graph, is_grads_batched
             reads = dict(zip(plan.reads, ctx.saved_tensors, strict=False))
-            come = {i: grad for i in plan.seeds if (grad := grads[i]) is not None}
             made = ctx.again.gradients(reads, come, plan.wrt)
         else:
+            behind = plan.halves.backward.inputs[-len(plan.seeds) :]
+            seeds = [
+                come[i] if i in come else torch.zeros(own.example)
+                for i, own in zip(plan.seeds, behind, strict=True)
+            ]
             made = _backward(plan, ctx.saved_tensors, seeds)
-            seen = {i for i in plan.seeds if grads[i] is not None}
-            made = [grad if seen & own else None for grad, own in zip(made, plan.reached, strict=True)]
+            made = [grad if own & come.keys() else None for grad, own in zip(made, plan.reached, strict=True)]
         for place, grad in zip(plan.wrt, made, strict=True):
             found[place] = grad
         return (None, None, None, *found)
@@ -211,14 +212,10 @@ def _note(notes: Sequence[Note], made: Sequence[Tensor]) -> None:
         note(own.mean, own.var, made[own.place], own.momentum, own.count)
 
 
-def _or_zeros(grad: Tensor | None, own: Input) -> Tensor:
-    """The gradient from behind, zeros if none comes."""
-    if grad is None:
-        return torch.zeros(own.example)
+def _is_batch(grad: Tensor) -> bool:
+    """Whether a gradient stands for a batch of them, one for each of many backward passes at once."""
     functorch = torch._C._functorch
-    if functorch.is_functorch_wrapped_tensor(grad) or functorch.is_legacy_batchedtensor(grad):
-        raise UnsupportedError("bslite runs no batches of backward passes (vmap, is_grads_batched)")
-    return grad
+    return functorch.is_functorch_wrapped_tensor(grad) or functorch.is_legacy_batchedtensor(grad)
 
 
 def _passes(spec: ModelSpec, node: Node) -> bool:
