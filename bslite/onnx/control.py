@@ -4,7 +4,7 @@ A graph is compiled when it is first taken, so that a branch never taken need no
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,15 +15,25 @@ from bslite.frontends.onnx.attributes import by_schema, resolve
 from bslite.frontends.onnx.schemas import check_arity, find_schema
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.walk import name_of
+from bslite.onnx.chunks import of_loop, of_scan, passes, steps_at_once
 from bslite.onnx.graph import Graph
 from bslite.onnx.invariant import unchanged, without
+from bslite.onnx.met import MOST_MET
 from bslite.spec import Array
+
+ALIKE = 2  # steps whose states are of the same kinds, before several steps are taken at once
+LONG = 1000  # steps, at which a plan for several at a time pays at once
+MANY = "several steps"  # what the graph of those is kept as
 
 
 class Inner(Protocol):
     """A graph inside a node, ready to run."""
 
     graph: Graph
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one piece of the engine's, in which nothing is the same in every step."""
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs for the values that the graph takes and captures."""
@@ -47,6 +57,8 @@ class Control(ABC):
         self.attributes, _ = by_schema(schema, resolve(node, {}), graph.source.folder)
         check_arity(schema, [i or None for i in node.input], node)
         self._inner: dict[str, Inner] = {}
+        self._met: set[Any] = set()
+        self._at_once: int | None = None
 
     def inside(self) -> Iterator[Inner]:
         """The graphs that were taken so far."""
@@ -64,6 +76,29 @@ class Control(ABC):
             label = f"{name_of(self.node)}/{name}/"
             self._inner[attribute] = self._make(proto, label, repeats)
         return self._inner[attribute]
+
+    def met(self, kinds: Any) -> bool:
+        """Whether the node has met such sizes before; from now on it has."""
+        if kinds in self._met:
+            return True
+        if len(self._met) >= MOST_MET:
+            self._met.clear()
+        self._met.add(kinds)
+        return False
+
+    def at_once(self, body: Inner) -> int:
+        """How many steps of ``body`` a call may take; 0: one."""
+        if self._at_once is None:
+            self._at_once = steps_at_once(body.graph.proto)
+        return self._at_once
+
+    def many(self, body: Inner, steps: int, sequences: int) -> Inner:
+        """The graph of several steps of ``body``, made once; see `Ahead`."""
+        if MANY not in self._inner:
+            proto = body.graph.proto
+            proto = of_scan(proto, sequences) if sequences else of_loop(proto, steps)
+            self._inner[MANY] = self._make(proto, f"{name_of(self.node)}/", True)
+        return self._inner[MANY]
 
     def inputs(self, values: Mapping[str, Any]) -> list[Any]:
         """What the node itself reads, in order."""
@@ -88,6 +123,52 @@ class Branches(Control):
         if branch.graph.takes:
             raise SpecError(f"{self.what}: its branch {branch.graph.proto.name!r} has inputs")
         return branch.run(_captured(branch, values))
+
+
+class Ahead:
+    """Several steps of a Loop or Scan in one call, once its states are of the same kinds after each step.
+
+    Such a call is planned for the sizes of all that it reads, which takes as long as many steps one by one:
+    so the loop is long, or goes through such sizes again. ``around``: the values that its body captures.
+    ``sequences``: how many a Scan goes through; 0: it is a Loop.
+    """
+
+    def __init__(self, control: Control, body: Inner, around: Mapping[str, Any], sequences: int = 0) -> None:
+        self._control, self._body, self._around, self._sequences = control, body, around, sequences
+        self._steps = control.at_once(body)
+        self._seen: list[Any] = []  # the kinds of states after each step
+        self._settled = False
+
+    def ready(self, states: Sequence[Any], left: int) -> int:
+        """How many steps to take in a call, of those that are ``left``; 0: one as usual."""
+        if left < self._steps or not self._steps:
+            return 0
+        if not self._settled:
+            self._seen.append(_kinds(states))
+            if len(self._seen) > ALIKE:
+                self._settled = self._settles(left)
+                self._steps = self._steps if self._settled else 0
+        return self._steps if self._settled else 0
+
+    def _settles(self, left: int) -> bool:
+        first, *others = self._seen[1:]
+        if first is None or any(kinds != first for kinds in others):
+            return False
+        if left < 2 * self._steps or not self._body.plain:
+            return False
+        return self._control.met((first, _kinds(self._around.values()))) or left >= LONG
+
+    def run(self, given: Sequence[Any], states: int) -> tuple[list[Any], list[list[Any]]]:
+        """The states after the steps, and what each step gives to be stacked."""
+        many = self._control.many(self._body, self._steps, self._sequences)
+        made = many.run({**self._around, **dict(zip(many.graph.takes, given, strict=True))})
+        return made[:states], [[x[n] for x in made[states:]] for n in range(self._steps)]
+
+
+def _kinds(values: Iterable[Any]) -> Any:
+    """What tells arrays apart, their numbers left out; None if one is no array."""
+    found = [(x.shape, x.dtype) if isinstance(x, np.ndarray) else None for x in values]
+    return None if None in found else tuple(found)
 
 
 class Repeated(Control):
@@ -118,7 +199,13 @@ class Repeated(Control):
         if going and steps != 0:
             around = body.before(around)
         rows: list[list[Any]] = []
+        ahead = Ahead(self, body, around) if condition is None or passes(body.graph.proto) else None
         while going and (steps is None or step < steps):
+            if ahead is not None and steps is not None and (many := ahead.ready(states, steps - step)):
+                states, made = ahead.run([np.array(step, np.int64), *states], len(states))
+                rows += made
+                step += many
+                continue
             now = [np.array(step, np.int64), yes, *states]
             again, *results = body.run({**around, **dict(zip(takes, now, strict=True))})
             states = results[: len(states)]
@@ -191,11 +278,17 @@ class Scanned(Repeated):
         backwards = self._each(ways, "scan_input_directions", count)
         around = body.before(around) if steps else around
         rows: list[list[Any]] = []
-        for step in range(steps):
-            now = [
-                np.ascontiguousarray(x[steps - 1 - step if back else step])
-                for x, back in zip(sequences, backwards, strict=True)
-            ]
+        sequences = [x[:steps][::-1] if back else x for x, back in zip(sequences, backwards, strict=True)]
+        ahead, step = Ahead(self, body, around, count), 0
+        while step < steps:
+            if many := ahead.ready(states, steps - step):
+                now = [np.ascontiguousarray(x[step : step + many]) for x in sequences]
+                states, made = ahead.run([*states, *now], len(states))
+                rows += made
+                step += many
+                continue
+            step += 1
+            now = [np.ascontiguousarray(x[step - 1]) for x in sequences]
             results = body.run({**around, **dict(zip(takes, [*states, *now], strict=True))})
             states = results[: len(states)]
             rows.append(results[len(states) :])

@@ -159,6 +159,31 @@ class Cuts:
                 self.reasons |= dict.fromkeys(moved, "the size of a value that it reads keeps changing")
                 self.pieces = self._cut()
 
+    def step_by_step(self, piece: Piece) -> None:
+        """Run the loops of ``piece`` step by step, but those whose number of steps is always the same."""
+        with self.lock:
+            loops = self.loops(piece)
+            if loops and piece in self.pieces:
+                self._alone |= dict.fromkeys(loops, ALONE)
+                self.reasons |= dict.fromkeys(loops, "its number of steps keeps changing")
+                for place in loops:
+                    self.graph.doubt(place)
+                self.pieces = self._cut()
+
+    def loops(self, piece: Piece) -> list[int]:
+        """The places of loops in ``piece`` whose number of steps may change."""
+        found = []
+        for i in piece.places:
+            node = self.graph.nodes[i]
+            plain = node.domain in ("", "ai.onnx")
+            if plain and (node.op_type == "Scan" or (node.op_type == "Loop" and self._counts(node))):
+                found.append(i)
+        return found
+
+    def _counts(self, loop: Any) -> bool:
+        """Whether a Loop has a number of steps that is computed."""
+        return bool(loop.input[0]) and not self.graph.is_constant(loop.input[0])
+
     def loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""
         with self.lock:

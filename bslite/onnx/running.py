@@ -44,6 +44,7 @@ from bslite.ops import DTYPES
 from bslite.spec import Array
 
 MOST_GROWTH = 2  # steps after which a size that changes in each of them is taken to go on so
+MOST_WRITTEN = 2000  # operations of models for several numbers of steps, before loops run step by step
 MOST_VALUES = 4  # of a piece's inputs that it is specialised on, before nodes run in NumPy instead
 
 
@@ -83,7 +84,7 @@ class Running:
         self._hosts: dict[int, Any] = {}
         self._read: dict[str, Any] = {}  # the constants that runs have read, by name
         self._count = 0  # of runs
-        self._only: BsliteRep | None = None  # what has run last, as long as it is the only piece
+        self._only: BsliteRep | None = None  # what runs it, or ran it before it was cut, as one piece
         self.met = Met()
 
     @functools.cached_property
@@ -100,6 +101,11 @@ class Running:
     def cut(self) -> bool:
         """Whether it is known not to run as one piece. What is cut stays so."""
         return len(self.pieces) != 1 or not self._cuts.whole(self.pieces[0])
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is one piece of the engine's, in which nothing is the same in every step."""
+        return [piece.how for piece in self.pieces] == [ENGINE] and not self._cuts.steady
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
@@ -140,7 +146,9 @@ class Running:
     def again(self, given: Sequence[Any]) -> list[Any] | None:
         """The outputs for arrays in order, of kinds that it has run before; None if there is more to do."""
         if self._only is not None:
-            return self._only.again(given)
+            known = self._only.again(given)
+            if known is not None or not self.cut:
+                return known
         if given not in self.met:
             return None
         lone = self.met.lone(self.pieces, self._hosts, self.graph)
@@ -239,13 +247,23 @@ class Running:
         rep, given = self.ready(piece, values)
         whole = piece.ready["whole"]
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
-        self._only = rep if whole and len(self.pieces) == 1 and isinstance(rep, BsliteRep) else None
+        if whole and isinstance(rep, BsliteRep):
+            self._only = rep
+            if len(rep.kept()) > 1 and self._cuts.loops(piece):
+                self._written(piece, rep)
         if not whole and not self._exact:
             piece.ready["last"] = rep
             if self._cuts.repeats and (grown := self._growing(piece, given)):
                 self._cuts.outgrown(piece, grown)
         if piece.forced and len(rep.kept()) > MOST_VALUES:
             self._cuts.loosen(piece)
+
+    def _written(self, piece: Piece, rep: BsliteRep) -> None:
+        """Have loops run step by step from now on if too much was written out for numbers of steps that
+        change. What was is kept, for inputs of those numbers.
+        """
+        if sum(model.operations() for model in rep.kept()) > MOST_WRITTEN:
+            self._cuts.step_by_step(piece)
 
     def _growing(self, piece: Piece, given: Mapping[str, Any]) -> set[str]:
         """The values whose shapes have changed in each of the last steps, all of them new to the piece."""
