@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bslite.frontends.common.lazy import load_onnx
-from bslite.frontends.onnx.sorting import subgraphs
+from bslite.frontends.onnx.sorting import nodes_within
 
 STEPS, LEAST = 16, 4  # at a time
 MOST_NODES = 512  # of all steps at a time: a call of more of them costs little beside what it computes
@@ -18,13 +18,8 @@ OWN = "bslite/"  # begins the names that are none of the model's
 
 def steps_at_once(body: Any) -> int:
     """How many steps of a ``body`` to write out; 0 if it is too large for any."""
-    steps = min(STEPS, MOST_NODES // _count(body))
+    steps = min(STEPS, MOST_NODES // (1 + nodes_within(body)))
     return steps if steps >= LEAST else 0
-
-
-def _count(graph: Any) -> int:
-    """The nodes of a graph and of those inside of it, at least 1."""
-    return 1 + sum(1 + sum(map(_count, subgraphs(node))) for node in graph.node)
 
 
 def passes(body: Any) -> bool:

@@ -12,10 +12,11 @@ from bslite.arithmetic import current
 from bslite.cache import Recent, by_operations
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
-from bslite.frontends.onnx.inputs import check_shapes
+from bslite.frontends.onnx.inputs import check_shapes, graph_inputs
 from bslite.frontends.onnx.read import Converted, NotConverted, Reader
 from bslite.frontends.onnx.sizing import Sizing
 from bslite.frontends.onnx.values import Const
+from bslite.onnx.chunks import MOST_NODES
 from bslite.ops import Shape
 from bslite.reference import run as by_reference
 from bslite.spec import Array, ModelSpec
@@ -89,6 +90,8 @@ class BsliteRep:
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
         self._needed: list[int] = []  # their places
         self._ready: dict[Any, tuple[Any, Any, list[int] | None]] = {}  # see `again`
+        #: Nodes of a loop that are written out, where other sizes may come: planning more takes longer.
+        self._loops = MOST_NODES if _is_open(source) else None
         self._lock = threading.RLock()
 
     def run(self, given: Mapping[str, Any]) -> list[Array]:
@@ -187,7 +190,7 @@ class BsliteRep:
 
     def _reader(self, built_in: frozenset[str]) -> Reader:
         if built_in not in self._readers:
-            self._readers[built_in] = Reader(self.source, built_in=sorted(built_in))
+            self._readers[built_in] = Reader(self.source, built_in=sorted(built_in), loops=self._loops)
         return self._readers[built_in]
 
     def _share(self, made: Specialised) -> None:
@@ -197,6 +200,11 @@ class BsliteRep:
             from bslite.engines.cpu import engine_for
 
             engine_for(made.spec, like=others[-1])
+
+
+def _is_open(source: Source) -> bool:
+    """Whether an input of the model has a size that is none."""
+    return any(not isinstance(d, int) for i in graph_inputs(source) for d in i.shape or (None,))
 
 
 def _kind(given: Sequence[Any], needed: Sequence[int]) -> Any:

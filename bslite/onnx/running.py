@@ -247,9 +247,9 @@ class Running:
         rep, given = self.ready(piece, values)
         whole = piece.ready["whole"]
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
-        if whole and isinstance(rep, BsliteRep):
-            self._only = rep
-            if len(rep.kept()) > 1 and self._cuts.loops(piece):
+        if isinstance(rep, BsliteRep):
+            self._only = rep if whole else self._only
+            if self._cuts.loops(piece) and len(rep.kept()) > 1:
                 self._written(piece, rep)
         if not whole and not self._exact:
             piece.ready["last"] = rep

@@ -179,3 +179,58 @@ def test_a_long_loop_takes_several_steps_at_once_from_its_first_call(monkeypatch
 def test_bodies_of_many_nodes_are_taken_one_by_one() -> None:
     small, large = (helper.make_graph([node("Neg", ["x"], ["x"])] * n, "g", [], []) for n in (40, 200))
     assert (chunks.steps_at_once(small), chunks.steps_at_once(large)) == (12, 0)
+
+
+@pytest.mark.parametrize(("rows", "written"), [(6, True), (100, False)])
+def test_few_steps_of_many_nodes_are_written_out_where_other_lengths_may_come(
+    rows: int, written: bool
+) -> None:
+    compiled, x = bslite.compile(by_loop()), noise(rows, WIDTH)
+    check(compiled(x), want_of_loop(x))
+    assert any("not written out" in line for line in compiled.pieces) is not written
+    fixed = by_loop()
+    fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    compiled = bslite.compile(fixed)
+    check(compiled(x), want_of_loop(x))
+    assert len(compiled.pieces) == 1
+
+
+LENGTHS = {"whole": [5, 5, 5], "some": [3, 0, 5], "one": [1, 1, 1]}
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_reversed_sequences(axes: tuple[int, int], lengths: list[int], dtype: type) -> None:
+    reverse = node("ReverseSequence", ["x", "n"], ["y"], batch_axis=axes[0], time_axis=axes[1])
+    kind = INT64 if dtype is np.int64 else 1
+    shape: list[Any] = [3, 5, 2] if axes == (0, 1) else [5, 3, 2]
+    proto = model([reverse], [value("x", shape, kind)], ["y"], {"n": np.array(lengths)})
+    x = (noise(*shape) * 9).astype(dtype)
+    want = np.moveaxis(x.copy(), axes, (0, 1))
+    for row, count in zip(want, lengths, strict=True):
+        row[:count] = row[:count][::-1].copy()
+    compiled = bslite.compile(proto)
+    (made,) = compiled(x).values()
+    np.testing.assert_array_equal(made, np.moveaxis(want, (0, 1), axes))
+    assert len(compiled.pieces) == 1
+    assert compiled.pieces[0].startswith("engine")
+
+
+def test_whole_sequences_of_any_length_are_reversed_by_one_model() -> None:
+    nodes = [
+        node("Shape", ["x"], ["n"], start=0, end=1),
+        node("ReverseSequence", ["x", "n"], ["y"], batch_axis=1, time_axis=0),
+    ]
+    proto = model(nodes, [value("x", ["T", 1, 2])], ["y"])
+    spec = bslite.from_onnx(proto)
+    for length in (3, 7):
+        x = noise(length, 1, 2)
+        np.testing.assert_array_equal(bslite.run(spec, x), x[::-1])
+
+
+def test_lengths_that_do_not_fit_are_an_error() -> None:
+    reverse = node("ReverseSequence", ["x", "n"], ["y"], batch_axis=0, time_axis=1, name="turn")
+    proto = model([reverse], [value("x", [2, 5])], ["y"], {"n": np.array([6, 1])})
+    with pytest.raises(bslite.SpecError, match=r"'turn' .*lengths \[6, 1\] for 2 sequences of 5"):
+        bslite.from_onnx(proto)

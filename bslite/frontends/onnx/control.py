@@ -13,6 +13,7 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.builders import find
 from bslite.frontends.onnx.scope import MAX_DEPTH, Scope, Walker, add_initializers
 from bslite.frontends.onnx.site import Site
+from bslite.frontends.onnx.sorting import nodes_within
 from bslite.frontends.onnx.standin import MISSING, ROOT
 from bslite.frontends.onnx.values import Const, NeedsValue, Operand, Value, fixed
 
@@ -44,6 +45,11 @@ class Body:
         self.stored: dict[str, Any] = {}
         add_initializers(graph, self.stored, walk.source)
 
+    def limit(self) -> int:
+        """How many times it is written out at most."""
+        nodes = self.walk.loops
+        return MAX_STEPS if nodes is None else min(MAX_STEPS, nodes // max(1, nodes_within(self.graph)))
+
     def run(self, operands: Sequence[Any], wanted: Sequence[bool], prefix: str) -> list[Any]:
         """The outputs for ``operands``, None for those not ``wanted``."""
         scope = self.call.scope
@@ -57,6 +63,10 @@ class Body:
             self.walk.result(name, inner) if want else None
             for name, want in zip(self.outputs, wanted, strict=True)
         ]
+
+
+def _too_many(steps: int, limit: int) -> str:
+    return f"of {steps} steps; at most {limit} are written out"
 
 
 def truth(operand: Any, what: str) -> bool:
@@ -93,15 +103,16 @@ def loop(walk: Walker, call: Call) -> Any:
             f"it has {len(states)} states"
         )
     steps = None if count is None else int(site.number(count, "its number of steps"))
-    if steps is not None and steps > MAX_STEPS and condition is None:
-        raise Unsupported(f"of {steps} steps; at most {MAX_STEPS} are written out")
+    limit = body.limit()
+    if steps is not None and steps > limit and condition is None:
+        raise Unsupported(_too_many(steps, limit))
     read = [*call.used, *[False] * (len(body.outputs) - 1 - len(call.used))]
     wanted = [condition is not None, *[True] * len(states), *read[len(states) :]]
     made: list[list[Any]] = []
     going, step = condition is None or truth(condition, "its condition"), 0
     while going and (steps is None or step < steps):
-        if step == MAX_STEPS:
-            raise Unsupported(f"of more than {MAX_STEPS} steps, which are not written out")
+        if step == limit:
+            raise Unsupported(f"of more than {limit} steps, which are not written out")
         now = [site.const(np.int64(step), "step"), site.const(np.array(True), "condition"), *states]
         again, *results = body.run(now, wanted, f"{call.name}/{step}/")
         states = results[: len(states)]
@@ -160,8 +171,8 @@ def _scan(site: Site, body: Body, given: Sequence[Any], values: Mapping[str, Any
     if len(sizes) != 1:
         raise SpecError(f"its sequences are of lengths {sorted(sizes)}")
     (length,) = sizes
-    if length > MAX_STEPS:
-        raise Unsupported(f"of {length} steps; at most {MAX_STEPS} are written out")
+    if length > (limit := body.limit()):
+        raise Unsupported(_too_many(length, limit))
     read = [*body.call.used, *[False] * (len(body.outputs) - len(body.call.used))]
     wanted = [*[True] * len(states), *read[len(states) :]]
     made = []

@@ -80,13 +80,14 @@ class Reader:
     """Makes models of one ONNX file for inputs of any sizes; what was tried in vain is not tried again.
 
     ``built_in``: names of inputs that a caller of the models does not give. ``bounded``: free sizes may have
-    a largest one (`Sizing.most`), which the user of the models then has to check.
+    a largest one (`Sizing.most`), which the user of the models then has to check. ``loops``: see `Walk`.
     """
 
     def __init__(
-        self, source: Source, name: str | None = None, built_in: Sequence[str] = (), bounded: bool = True
-    ) -> None:
-        self.source, self.name, self.bounded = source, name or source.name, bounded
+        self, source: Source, name: str | None = None, built_in: Sequence[str] = (), bounded: bool = True,
+        loops: int | None = None,
+    ) -> None:  # fmt: skip
+        self.source, self.name, self.bounded, self._loops = source, name or source.name, bounded, loops
         with refusals(source.name):
             self.declared = graph_inputs(source, built_in)
         self._sizings = sizings(self.declared)
@@ -157,7 +158,7 @@ class Reader:
             example.update((d, n) for d, n in zip(shape, given, strict=True) if isinstance(d, str))
         store = Store(GraphBuilder(self.name), probes(example, sizing.step, BATCH, sizing.most))
         store.memo = self.source.memo
-        walk, values = Walk(self.source, store, brief=bool(example)), dict[str, Any]()
+        walk, values = Walk(self.source, store, bool(example), self._loops), dict[str, Any]()
         for i, shape, given in zip(self.declared, declared, shapes, strict=True):
             if i.name in values:
                 raise SpecError(f"two inputs are called {i.name!r}")

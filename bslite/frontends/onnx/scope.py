@@ -32,6 +32,7 @@ class Walker(Protocol):
     source: Source
     store: Store
     visited: int
+    loops: int | None
 
     def count(self) -> None:
         """Note that one more node or graph is visited; SpecError if there are too many."""

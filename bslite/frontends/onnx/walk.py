@@ -59,10 +59,12 @@ def name_of(node: Any) -> str:
 
 
 class Walk:
-    """One pass over a model's graph, filling a `Store`."""
+    """One pass over a model's graph, filling a `Store`. ``loops``: how many nodes of a loop are written out
+    at most; None: any number.
+    """
 
-    def __init__(self, source: Source, store: Store, brief: bool = False) -> None:
-        self.source, self.store = source, store
+    def __init__(self, source: Source, store: Store, brief: bool = False, loops: int | None = None) -> None:
+        self.source, self.store, self.loops = source, store, loops
         self.problems = Problems(brief=brief)
         self.visited = 0
         self.place = -1  # of the node being visited, in the model's own graph
