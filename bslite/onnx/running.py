@@ -38,7 +38,7 @@ from bslite.onnx.met import Met
 from bslite.onnx.part import part_of
 from bslite.onnx.pieces import ENGINE, EVALUATED, Piece
 from bslite.onnx.rep import BsliteRep, Specialised, Wants
-from bslite.onnx.small import SmallNodes, small
+from bslite.onnx.small import SmallNodes, few_floats, small
 from bslite.onnx.watch import WATCH
 from bslite.ops import DTYPES
 from bslite.spec import Array
@@ -80,7 +80,7 @@ class Running:
         self._wide = {
             n for n, v in graph.inputs().items() if dtype_name(v.type.tensor_type.elem_type) == "float64"
         }
-        self._reps: dict[tuple[Piece, bool, tuple[str, ...]], BsliteRep | SmallNodes] = {}
+        self._reps: dict[tuple[Piece, bool, tuple[str, ...], bool], BsliteRep | SmallNodes] = {}
         self._hosts: dict[int, Any] = {}
         self._read: dict[str, Any] = {}  # the constants that runs have read, by name
         self._count = 0  # of runs
@@ -173,7 +173,7 @@ class Running:
             raise UnsupportedError(f"model {self.graph.source.name!r} runs in several pieces")
         (piece,) = self.pieces
         with self._cuts.lock:
-            key = piece, True, self._dtypes
+            key = piece, True, self._dtypes, False
             if key not in self._reps:
                 self._reps[key] = self._rep(piece, {})
             found = self._reps[key]
@@ -201,7 +201,7 @@ class Running:
         """What computes a piece, which nodes it has, and why it is one of its own."""
         if piece.how == ENGINE:
             in_numpy = any(isinstance(rep, SmallNodes) for rep in piece.ready.values())
-            return "NumPy, on a few integers" if in_numpy else "engine", f"{len(piece.places)} nodes", ""
+            return "NumPy, on a few numbers" if in_numpy else "engine", f"{len(piece.places)} nodes", ""
         (i,) = piece.places
         how = "ONNX's evaluator" if piece.how == EVALUATED else "NumPy"
         control = self.graph.nodes[i].op_type in CONTROL
@@ -225,6 +225,10 @@ class Running:
                 nodes, constants = self.graph.makers([name])
                 (self._read[name],) = self._rep_of(nodes, constants, {}, (name,)).run({})
         return self._read[name]
+
+    def _known(self, name: str) -> Any:
+        """A constant by name; None of what is no constant."""
+        return self._constant(name) if self.graph.is_constant(name) else None
 
     def execute(self, piece: Piece, values: "Values") -> None:
         """Add what ``piece`` makes to ``values``."""
@@ -283,15 +287,15 @@ class Running:
         whole = piece.ready["whole"]
         given = {name: values[name] for name in (self.graph.takes if whole else piece.inputs)}
         dtypes = tuple(itertools.starmap(self._kind, given.items()))
-        rep = piece.ready.get(dtypes)
+        key: Any = piece, whole, dtypes, not whole and few_floats(given.values())
+        rep = piece.ready.get(key[2:])
         if rep is None:
             if not set(dtypes) <= set(DTYPES):
                 self._refuse_dtypes(piece, given)
-            key = piece, whole, dtypes
             with self._cuts.lock:
                 if key not in self._reps:
                     self._reps[key] = self._rep(piece, given)
-                rep = piece.ready[dtypes] = self._reps[key]
+                rep = piece.ready[key[2:]] = self._reps[key]
         return rep, given
 
     def _host(self, i: int, how: str) -> Any:
@@ -325,9 +329,9 @@ class Running:
             return BsliteRep(self.graph.source, options.backend, options.threads, self._cuts.wants(piece))
         makers, stored = self._cuts.makers(piece)
         nodes = [*makers, *(self.graph.nodes[i] for i in piece.places)]
-        if small(nodes[len(makers) :], given):
+        if small(nodes[len(makers) :], given, self._known):
             read = {name for node in nodes[len(makers) :] for name in node.input if name}
-            known = {name: self._constant(name) for name in read if self.graph.is_constant(name)}
+            known = {name: x for name in read if (x := self._known(name)) is not None}
             return SmallNodes(self.graph, nodes[len(makers) :], piece.inputs, piece.outputs, known)
         return self._rep_of(nodes, stored, given, piece.outputs, self._cuts.wants(piece))
 

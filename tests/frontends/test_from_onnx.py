@@ -21,6 +21,9 @@ from support.onnx_models import (
 )
 
 from bslite import InputError, ModelSpec, SpecError, UnsupportedError, from_onnx, load, reference, run
+from bslite.machine import Machine
+from bslite.passes import simplify
+from bslite.plan import build_plan
 
 node = helper.make_node
 
@@ -44,6 +47,35 @@ def test_agrees_with_onnx(name: str) -> None:
         peer = evaluated(proto, *inputs)
         exact = reference.run(spec, inputs, np.float64)
         assert_three_way(run(spec, inputs), peer[0].astype(np.float32), exact[0])
+
+
+@pytest.mark.parametrize("axes", [(2.0, 3.0), (0.5, 0.6), (2.0, 1.0)])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize("by", ["scales", "sizes"])
+def test_images_whose_channels_are_last_are_resized_as_they_lie(
+    axes: tuple[float, float], mode: str, coordinates: str, by: str
+) -> None:
+    """Both axes of few taps in one step, with the bits of images whose channels come second."""
+    x, how = noise(2, 6, 10, 19), {"mode": mode, "coordinate_transformation_mode": coordinates}
+    scales = np.array([1, *axes, 1], np.float32)
+    to = scales if by == "scales" else (np.array(x.shape) * scales).astype(np.int64)
+
+    def resized(shape: list[int], to: Any) -> Any:
+        reads = ["x", "", "to"] if by == "scales" else ["x", "", "", "to"]
+        return model([node("Resize", reads, ["y"], **how)], [value("x", shape)], ["y"], {"to": to})
+
+    second = np.ascontiguousarray(x.transpose(0, 3, 1, 2))
+    last = resized([2, 6, 10, 19], to)
+    want = run(from_onnx(resized([2, 19, 6, 10], to[[0, 3, 1, 2]])), [second])
+    got = run(from_onnx(last), [x])
+    if axes[1] == 1 or mode == "cubic":  # axis by axis, in another order
+        exact = reference.run(from_onnx(last), [x], np.float64)[0]
+        assert_three_way(got, want.transpose(0, 2, 3, 1), exact)
+    else:
+        assert got.tobytes() == np.ascontiguousarray(want.transpose(0, 2, 3, 1)).tobytes()
+        plan = build_plan(simplify(from_onnx(last)), [x.shape], Machine(threads=2, l2=1 << 20))
+        assert len(plan.steps) == 1
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -193,6 +193,52 @@ def test_what_trees_do_not_take() -> None:
         compiled(x[:, :1])
 
 
+def exported(outputs: Sequence[str], *behind: Any) -> bytes:
+    """A classifier of trees with nodes behind it, as converters write them."""
+    tree = node("TreeEnsembleClassifier", ["x"], ["l", "p"], classlabels_int64s=[0, 1],
+                **forest("class", [0, 1]))  # fmt: skip
+    held = {"one": np.ones(1, np.float32), "to": np.array([-1, 1, 2])}
+    return ml([tree, *behind], ROWS, outputs, holds=held)
+
+
+def test_what_exporters_put_behind_trees_is_no_engines() -> None:
+    """Other names, a cast of labels to what they are, one factor: a few numbers, that NumPy computes."""
+    made = exported(
+        ["label", "score"],
+        helper.make_node("Identity", ["l"], ["l2"]), helper.make_node("Cast", ["l2"], ["label"], to=7),
+        helper.make_node("Identity", ["p"], ["p2"]), helper.make_node("Mul", ["p2", "one"], ["p3"]),
+        helper.make_node("Reshape", ["p3", "to"], ["score"]),
+    )  # fmt: skip
+    agree(made, x=noise(9, FEATURES))
+    compiled = bslite.compile(made)
+    few, many = noise(5, FEATURES), noise(5000, FEATURES)
+    want = compiled(few).score.tobytes()
+    assert compiled.pieces[1] == "NumPy, on a few numbers: 5 nodes"
+    all_of_them = compiled(many).score
+    assert compiled(few).score.tobytes() == want
+    assert compiled(many[:7]).score.tobytes() == all_of_them[:7].tobytes()
+
+
+def test_answers_under_two_names_are_two_arrays() -> None:
+    again = [helper.make_node("Identity", ["p"], [name]) for name in ("one_name", "another")]
+    compiled = bslite.compile(exported(["p", "one_name", "another"], *again))
+    for _ in range(3):
+        made = compiled(noise(2, FEATURES)).tuple()
+        want = made[0].copy()
+        for y in made[1:]:
+            y += 1
+        assert made[0].tobytes() == want.tobytes()
+        assert made[1].tobytes() == made[2].tobytes()
+
+
+def test_two_operations_on_floats_are_the_engines() -> None:
+    """It may round them together."""
+    behind = [helper.make_node("Mul", ["p", "p"], ["q"]), helper.make_node("Add", ["q", "one"], ["score"])]
+    compiled = bslite.compile(exported(["score"], *behind))
+    compiled(noise(2, FEATURES))
+    assert compiled.pieces[1] == "engine: 2 nodes"
+
+
 def test_warnings_of_numpy_stay_inside() -> None:
     """Also from the second call on, of sums of single trees and base values beyond float32."""
     far = {"target_weights": [3e38] * 12, "base_values": [3e38]}

@@ -1,6 +1,7 @@
 """The kernel of tree ensembles against the same in NumPy: the same bits."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 pytest.importorskip("onnx")
 
 from bslite.errors import InputError, SpecError
-from bslite.onnx.host.forest import BLOCK, GT, GTE, LEAST, LEQ, LT, MEMBER, laid_out
+from bslite.onnx.host.forest import BLOCK, EQ, GT, GTE, LEAST, LEQ, LT, MEMBER, NEQ, laid_out
+from bslite.onnx.host.sets import MOST_WORDS, as_bits
 from bslite.onnx.host.trees import MODES, Forest
 
 FEATURES = 6
@@ -18,9 +20,12 @@ DTYPES = ("float32", "float64", "int64", "float16")
 
 def grown(
     modes: Sequence[int], trees: int = 5, targets: int = 1, each: bool = False, seed: int = 0,
-    depth: int = 7,
+    depth: int = 7, whole: bool = False,
 ) -> Forest:  # fmt: skip
-    """Unbalanced random trees whose splits are among the values that `rows` makes; some are special."""
+    """Unbalanced random trees whose splits are among the values that `rows` makes; some are special.
+
+    ``whole``: sets are of integers from 0 on.
+    """
     rng = np.random.default_rng(seed)
     columns: dict[str, list[Any]] = {n: [] for n in ("feature", "split", "mode", "true", "false", "missing")}
     roots: list[int] = []
@@ -37,6 +42,9 @@ def grown(
             columns[name].append(entry)
         if mode == MEMBER:
             members[number] = rng.integers(-3, 4, int(rng.integers(4))) / 2
+        if whole and mode in (EQ, NEQ, MEMBER):
+            columns["split"][number] = float(rng.integers(4))
+            members[number] = rng.integers(0, 4, int(rng.integers(4))).astype(float)
         if inner:
             columns["true"][number] = grow(depth - 1)
             columns["false"][number] = grow(depth - 1)
@@ -55,6 +63,29 @@ def grown(
         np.array(roots), arrays["feature"], arrays["split"], arrays["mode"], arrays["true"], arrays["false"],
         arrays["missing"], leaves, weights, hit, members,
     )  # fmt: skip
+
+
+def written_out(forest: Forest) -> Forest:
+    """The same trees with each set of several numbers as a chain: is it the first, else is it the second."""
+    names = ("feature", "split", "mode", "true", "false", "missing")
+    columns = {n: getattr(forest, n).tolist() for n in names}
+    leaves = forest.leaves.tolist()
+    for node, members in forest.members.items():
+        if columns["mode"][node] != MEMBER or not len(members):
+            continue
+        values, rest = members.tolist(), columns["false"][node]
+        columns["mode"][node], columns["split"][node] = EQ, values[0]
+        at = node
+        for value in values[1:]:
+            new = len(columns["mode"])
+            for name, column in columns.items():
+                column.append(value if name == "split" else column[node])
+            leaves.append(0)
+            columns["false"][at], at = new, new
+        columns["false"][at] = rest
+    arrays = {n: np.array(c, getattr(forest, n).dtype) for n, c in columns.items()}
+    members = {n: m for n, m in forest.members.items() if not len(m)}
+    return replace(forest, **arrays, leaves=np.array(leaves), members=members)
 
 
 def rows(count: int, dtype: str, seed: int = 1) -> Any:
@@ -114,6 +145,67 @@ def test_masks(modes: tuple[int, ...], depth: int, dtype: str) -> None:
                 agree(forest, rows(count, dtype), how)
 
 
+@pytest.mark.parametrize("modes", [(MEMBER,), (EQ,), (NEQ,), (LEQ, MEMBER), (GT, EQ, NEQ, MEMBER)], ids=str)
+@pytest.mark.parametrize("depth", [1, 4, 9])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sets(modes: tuple[int, ...], depth: int, dtype: str) -> None:
+    """Sets of categories are bits, in small trees and in large ones; chains are what they write out."""
+    forest = grown(modes, 9, 2, depth=depth, whole=True)
+    assert forest.layout is not None
+    assert forest.layout.kind == "sets"
+    assert ("splits" in forest.layout.arrays) == (depth < 9)
+    chains = written_out(forest)
+    assert chains.layout is not None
+    assert chains.layout.kind == "sets"
+    assert len(chains.mode) >= len(forest.mode)
+    assert len(chains.layout.arrays["nodes"]) == len(forest.layout.arrays["nodes"])
+    for count in (1, 8, 13):
+        x = rows(count, dtype)
+        agree(forest, x)
+        agree(chains, x)
+        assert chains.sums(x, "SUM")[0].tobytes() == forest.sums(x, "SUM")[0].tobytes()
+
+
+def test_chains_of_any_numbers() -> None:
+    forest = grown((LEQ, MEMBER), 9, 2)
+    chains = written_out(forest)
+    assert chains.layout is not None
+    assert chains.layout.kind == "any"
+    agree(chains, rows(30, "float64"))
+
+
+def test_what_is_no_chain_is_left() -> None:
+    """The same question of another feature, with another answer, or asked from elsewhere too."""
+    forest = written_out(grown((LEQ, MEMBER), 3, whole=True))
+    linked = (forest.mode == EQ) & (forest.mode[forest.false] == EQ)
+    linked &= forest.true[forest.false] == forest.true
+    first = int(np.flatnonzero(linked)[0])
+    second, x = int(forest.false[first]), rows(50, "float32")
+    for name, at, value in (
+        ("feature", second, (forest.feature[first] + 1) % FEATURES),
+        ("true", second, forest.roots[1]),
+        ("roots", 2, second),
+    ):
+        other = replace(forest, **{name: getattr(forest, name).copy()})
+        getattr(other, name)[at] = value
+        assert other.said(x, "SUM", False, 1)[0].tobytes() == other.sums(x, "SUM")[0].tobytes()
+
+
+@pytest.mark.parametrize("value", [64.0 * MOST_WORDS, 1e30, -1.0, 0.5, np.inf])
+def test_sets_that_are_no_bits(value: float) -> None:
+    one, two = np.array([2]), np.array([1.0, value])
+    assert as_bits(np.array([3]), one, two) is None
+    found = as_bits(np.array([3, 1, 3]), np.array([1, 0, 1]), np.array([64.0, 2.0]))
+    assert found is not None
+    assert [part.tolist() for part in found] == [[1, 0, 3], [65, 0, 65], [0, 0, 1, 4, 0]]
+
+
+def test_features_beyond_a_nodes_bits() -> None:
+    forest = grown((LEQ,), 1)
+    forest.feature[forest.roots[0]] = 1 << 30
+    assert forest.layout is None
+
+
 def test_masks_hold_no_more_leaves_than_they_have_bits() -> None:
     full = _full(6), _full(7)
     assert [len(forest.weights) for forest in full] == [64, 128]
@@ -137,8 +229,11 @@ def _full(depth: int) -> Forest:
     )  # fmt: skip
 
 
-def test_any_number_of_threads_and_rows_gives_the_same_bits() -> None:
-    forest = grown((LT,), 40, 2)
+@pytest.mark.parametrize(("modes", "depth"), [((LT,), 7), ((LT,), 3), ((LT, MEMBER), 5)], ids=str)
+def test_any_number_of_threads_and_rows_gives_the_same_bits(modes: tuple[int, ...], depth: int) -> None:
+    forest = grown(modes, 40, 2, depth=depth, whole=True)
+    assert forest.layout is not None
+    assert (forest.layout.abreast > BLOCK) == (depth < 7)
     x = rows(2 * LEAST // 40 + BLOCK + 3, "float32")
     want, _ = forest.sums(x, "SUM")
     for threads in (1, 2, 3):

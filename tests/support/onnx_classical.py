@@ -1,23 +1,28 @@
 """Models of ai.onnx.ml, and the comparison with onnxruntime."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pytest
 
 import bslite
-from support.onnx_models import helper, value
+from support.onnx_models import helper, numpy_helper, value
 
 ort = pytest.importorskip("onnxruntime")
 FEATURES = 4
 ROWS = [value("x", ["n", FEATURES])]
 
 
-def ml(nodes: Sequence[Any], inputs: Any, outputs: Sequence[str], version: int = 3) -> bytes:
-    """A model whose nodes are of ai.onnx.ml if they do not say otherwise."""
+def ml(
+    nodes: Sequence[Any], inputs: Any, outputs: Sequence[str], version: int = 3,
+    holds: Mapping[str, Any] = MappingProxyType({}),
+) -> bytes:  # fmt: skip
+    """A model whose nodes are of ai.onnx.ml if they do not say otherwise. ``holds``: initialisers."""
     outs = [helper.make_empty_tensor_value_info(o) for o in outputs]
-    graph = helper.make_graph(list(nodes), "classical", inputs, outs)
+    held = [numpy_helper.from_array(x, name) for name, x in holds.items()]
+    graph = helper.make_graph(list(nodes), "classical", inputs, outs, held)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", version)]
     made: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
     return made

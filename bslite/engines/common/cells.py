@@ -10,6 +10,7 @@ from bslite.spec import ModelSpec
 
 Array = npt.NDArray[np.generic]
 LEAST, MOST = -(2**31), 2**31 - 1
+MANY = 1 << 14  # bytes from which on threads that read them had best widen them
 FLOAT, CELL, LONG = np.dtype("float32"), np.dtype("int32"), np.dtype("int64")
 
 
@@ -39,6 +40,13 @@ def _extremes(array: Array) -> tuple[int, int]:
 def inputs_to_cells(spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:
     """The inputs of a run, checked before to be what the model takes."""
     return [to_cells(x, f"input {i.name!r}") for i, x in zip(spec.inputs, inputs, strict=True)]
+
+
+def comes_as_bytes(array: Array) -> bool:
+    """Whether an engine that can had best take an input as it is, so many bytes side by side."""
+    return (
+        array.itemsize == 1 and array.dtype.kind in "iu" and array.size >= MANY and array.flags.c_contiguous
+    )
 
 
 def from_cells(array: Array, dtype: str) -> Array:

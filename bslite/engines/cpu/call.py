@@ -3,8 +3,7 @@
 import weakref
 from collections.abc import Sequence
 
-from bslite.engines.common.cells import inputs_to_cells
-from bslite.engines.cpu.engine import engine_for, prepare
+from bslite.engines.cpu.engine import as_taken, engine_for, prepare
 from bslite.engines.cpu.threads import default_threads
 from bslite.spec import Array, ModelSpec
 
@@ -16,7 +15,7 @@ class Call:
         self, spec: ModelSpec, inputs: Sequence[Array], threads: int | None, layerwise: bool = False
     ) -> None:
         engine = engine_for(spec)
-        session = prepare(spec, inputs_to_cells(spec, inputs), threads, layerwise, engine=engine)
+        session = prepare(spec, as_taken(spec, inputs), threads, layerwise, engine=engine)
         # What the engine drops, and what a caller releases, is not kept alive from here.
         self._engine, self._key = weakref.ref(engine), session.key
         self._threads = 0 if threads else default_threads()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from bslite.arithmetic import Precision, current
 from bslite.cache import Derived, Recent, place_of
-from bslite.engines.common.cells import from_cells, inputs_to_cells, to_cells
+from bslite.engines.common.cells import comes_as_bytes, from_cells, inputs_to_cells, to_cells
 from bslite.engines.common.pause import no_collection
 from bslite.engines.cpu import (
     block_panels,  # noqa: F401  (registers its recipe)
@@ -159,7 +159,8 @@ class Engine:
         if self._takes:
             inputs = list(inputs)
             for i, what in self._takes:
-                inputs[i] = to_cells(inputs[i], what)
+                if i not in session.plan.as_bytes:
+                    inputs[i] = to_cells(inputs[i], what)
         outputs = [self.results.array(shape, cell) for shape, cell in session.results]
         session.run(inputs, outputs)
         for i, dtype in self._gives:
@@ -222,9 +223,13 @@ def prepare(
     tuning: Tuning | None = None,
     engine: Engine | None = None,
 ) -> Session:
-    """The session for these inputs, checked and converted to cells; `build_plan` explains ``tuning``."""
+    """The session for these inputs, checked and converted by `as_taken` or `inputs_to_cells`; `build_plan`
+    explains ``tuning``.
+    """
     shapes = [x.shape for x in inputs]
-    strides = [tuple([s // 4 for s in x.strides]) for x in inputs]
+    strides = [tuple([s // x.itemsize for s in x.strides]) for x in inputs]
+    if as_bytes := frozenset(i for i, x in enumerate(inputs) if x.itemsize == 1):
+        tuning = dataclasses.replace(tuning or Tuning(precision=current()), as_bytes=as_bytes)
     threads = threads or default_threads()
     engine = engine or engine_for(spec)
     return engine.session(shapes, strides, threads, layerwise, keep_values, tuning)
@@ -234,8 +239,14 @@ def run(
     spec: ModelSpec, inputs: Sequence[Array], *, threads: int | None = None, layerwise: bool = False
 ) -> list[Array]:
     """Outputs for checked inputs whose strides are whole, positive numbers of elements."""
-    engine, cells = engine_for(spec), inputs_to_cells(spec, inputs)
-    return engine.compute(prepare(spec, cells, threads, layerwise, engine=engine), cells)
+    engine, taken = engine_for(spec), as_taken(spec, inputs)
+    return engine.compute(prepare(spec, taken, threads, layerwise, engine=engine), taken)
+
+
+def as_taken(spec: ModelSpec, inputs: Sequence[Array]) -> list[Array]:
+    """Checked inputs as `prepare` takes them: many bytes as they are, all else as cells."""
+    named = zip(spec.inputs, inputs, strict=True)
+    return [x if comes_as_bytes(x) else to_cells(x, f"input {i.name!r}") for i, x in named]
 
 
 def warmup(

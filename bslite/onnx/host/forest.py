@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from bslite.kernels.contracts.cpu.trees import (
+    CHOOSES,
     FOREST,
     LEAVES,
+    NARROW,
     WALKERS,
     Chosen,
     Finish,
-    Kind,
     Other,
     Said,
     Transform,
 )
+from bslite.onnx.host.sets import as_bits, joined
 from bslite.spec import Array
 
 BLOCK = 512  # rows at most that a thread takes through all trees
@@ -26,7 +28,8 @@ LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)  # `bslite.onnx.host.trees.MODES`
 HOW = {"SUM": int(Said.SUM), "AVERAGE": int(Said.SUM), "MIN": int(Said.MIN), "MAX": int(Said.MAX)}
 #: Places of cells that differ from call to call.
 ROWS, ROW_BYTES, X, SUMS, HITS = map(FOREST.index, ("rows", "row_bytes", "x", "sums", "hits"))
-HOW_AT, AT_A_TIME, LEFT, SCORES, PLACES = map(FOREST.index, ("how", "block", "left", "scores", "places"))
+HOW_AT, AT_A_TIME, LEFT, ENTRIES = map(FOREST.index, ("how", "block", "left", "entries"))
+SCORES, PLACES = map(FOREST.index, ("scores", "places"))
 ENDING = slice(FOREST.index("finish"), FOREST.index("base") + 1)
 
 
@@ -35,6 +38,7 @@ class Layout:
     """What the kernel reads (`bslite.kernels.cpu.rows.trees`), and which of its forms does.
 
     ``covers``: whether of each target some tree speaks in all of its leaves, so that every row has it.
+    ``abreast``: rows that go node by node together; the rest goes split by split where there are masks.
     """
 
     arrays: dict[str, Array]
@@ -43,36 +47,40 @@ class Layout:
     targets: int
     depth: int
     covers: bool
+    abreast: int
 
 
 def laid_out(forest: Any) -> Layout | None:
-    """The layout of a `bslite.onnx.host.trees.Forest`; None if it has no trees, or nodes that are reached on
-    several paths.
+    """The layout of a `bslite.onnx.host.trees.Forest`; None if it has no trees, nodes that are reached on
+    several paths, or more features than a node has bits for.
     """
     if not len(forest.roots):
         return None
     split, mode = forest.split.astype(np.float64), forest.mode
+    inner = mode >= 0
     strict = np.isin(mode, (LT, GTE))
     below = np.nextafter(split, -np.inf)
     below[split == -np.inf] = np.nan  # nothing is below
-    turned = np.isin(mode, (GTE, GT)) & ~np.isnan(split)
+    turned = (np.isin(mode, (GTE, GT)) & ~np.isnan(split)) | (mode == NEQ)
     low, high = np.where(turned, forest.false, forest.true), np.where(turned, forest.true, forest.false)
-    missing = np.where(turned, ~forest.missing, forest.missing | (mode == NEQ))
-    split = np.where(strict, below, split)
-    odd = {EQ: Kind.EQUAL, NEQ: Kind.OTHER, MEMBER: Kind.MEMBER}
-    kinds = np.select([mode == m for m in odd], list(odd.values()), Kind.SPLIT).astype(np.uint8)
-    held = [forest.members.get(n, np.zeros(0)) for n in np.flatnonzero(mode == MEMBER).tolist()]
-    split[mode == MEMBER] = np.arange(len(held))
-    ends = np.cumsum([0, *map(len, held)])
-    found = _ordered(forest.roots, mode >= 0, low, high)
-    if found is None:
+    missing = np.where(turned, ~forest.missing & (mode != NEQ), forest.missing)
+    sets = joined(
+        inner, (mode == EQ) | (mode == NEQ), mode == MEMBER, split, forest.members, forest.feature, low, high,
+        missing, forest.roots,
+    )  # fmt: skip
+    split, missing = np.where(strict, below, split), np.where(sets.asks, sets.missing, missing)
+    found = _ordered(forest.roots, inner, low, sets.high)
+    if found is None or forest.feature[inner].max(initial=0) >> CHOOSES:
         return None
     nodes, children, roots, depth = found
-    inner = mode[nodes] >= 0
+    inner = inner[nodes]
     places = np.arange(len(nodes))
     packed = np.zeros(len(nodes), [("split", "f8"), ("feature", "i4"), ("child", "i4")])
     packed["split"] = np.where(inner, split[nodes], np.nan)
     feature = np.where(inner, forest.feature[nodes], 0)
+    chooses = inner & sets.asks[nodes]
+    kind, told = _told(packed["split"], np.flatnonzero(chooses), feature, *sets.of(nodes[chooses]))
+    feature = np.where(chooses, feature | 1 << CHOOSES, feature)
     packed["feature"] = np.where(inner & missing[nodes], ~feature, feature)
     packed["child"] = np.where(inner, children, places - 1)
     counts = np.where(inner, 0, forest.hit.sum(1)[forest.leaves[nodes]])
@@ -89,15 +97,39 @@ def laid_out(forest: Any) -> Layout | None:
         "starts": starts,
         "ids": target[taken].astype(np.int32),
         "weights": forest.weights[leaf, target][taken],
-        "modes": kinds[nodes],
-        "members": np.concatenate([np.zeros(0), *held]),
-        "ranges": np.stack([ends[:-1], ends[1:]], 1).astype(np.int32),
-    }
-    kind = "any" if kinds.any() else "missing" if (missing & (mode >= 0)).any() else "plain"
-    if not kinds.any():
-        arrays |= _masks(packed, np.append(roots, len(nodes)), inner, np.stack([starts[:-1], starts[1:]], 1))
+    } | told
+    if not kind:
+        kind = "missing" if (missing[nodes] & inner).any() else "plain"
+    if kind != "any":
+        ends = np.append(roots, len(nodes))
+        arrays |= _masks(packed, ends, inner, np.stack([starts[:-1], starts[1:]], 1))
     arrays = {name: np.ascontiguousarray(content) for name, content in arrays.items()}
-    return Layout(arrays, kind, len(roots), forest.weights.shape[1], depth, bool(covers))
+    narrow = "splits" in arrays and (kind == "sets" or len(arrays["splits"]) <= NARROW * len(roots))
+    abreast = BLOCK + 1 if narrow else WALKERS
+    return Layout(arrays, kind, len(roots), forest.weights.shape[1], depth, bool(covers), abreast)
+
+
+def _told(
+    split: Array, nodes: Array, feature: Array, count: Array, values: Array
+) -> tuple[str, dict[str, Array]]:
+    """The kind of kernel that the sets of ``nodes`` need, none if there are none, and what it reads of them.
+    Where each set is found is written in place of the node's ``split``.
+
+    Sets of small integers, categories, are bits: the split holds the word where they begin, and above it the
+    first number that is in no set of the feature. The values of others stand one after the other, and the
+    split is the set's number.
+    """
+    if not len(nodes):
+        return "", {}
+    found = as_bits(feature[nodes], count, values)
+    if found is None:
+        split[nodes] = np.arange(len(nodes))
+        ends = np.cumsum([0, *count])
+        ranges = np.stack([ends[:-1], ends[1:]], 1).astype(np.int32)
+        return "any", {"members": values, "ranges": ranges}
+    begin, beyond, bits = found
+    split[nodes] = (beyond << 32 | begin).view(np.float64)
+    return "sets", {"bits": bits}
 
 
 def _ordered(roots: Array, inner: Array, low: Array, high: Array) -> tuple[Array, Array, Array, int] | None:
@@ -155,16 +187,21 @@ def _masks(nodes: Array, ends: Array, inner: Array, said: Array) -> dict[str, Ar
     split, exits = np.flatnonzero(inner), np.flatnonzero(~inner)
     missing = nodes["feature"][split] < 0
     feature = np.where(missing, ~nodes["feature"][split], nodes["feature"][split])
-    at = nodes["split"][split]
-    order = np.lexsort((tree[split], np.where(np.isnan(at), -np.inf, at), ~np.isnan(at), feature))
-    columns, starts = np.unique(feature[order], return_index=True)
+    chooses, feature = feature >> CHOOSES, feature & (1 << CHOOSES) - 1
+    at, told = nodes["split"][split], nodes["split"][split].view(np.int64)
+    begin = told & (1 << 32) - 1
+    at = np.where(chooses, begin, at)  # the sets of a feature in the order of their bits
+    order = np.lexsort((tree[split], np.where(np.isnan(at), -np.inf, at), ~np.isnan(at), chooses, feature))
+    columns, starts = np.unique(2 * feature[order] + chooses[order], return_index=True)
+    sets = np.stack([np.where(chooses, told >> 32, -1), begin], 1)[order[starts]]
     code = 8 * tree[split] << 12 | leaves[nodes["child"][split]] - 1 << 6 | first[split]
     counts = np.diff(np.append(np.searchsorted(exits, ends[:-1]), len(exits)))
     table = np.zeros(len(order), [("split", "f8"), ("code", "i8")])
     table["split"], table["code"] = at[order], np.where(missing, ~code, code)[order]
     return {
         "splits": table,
-        "columns": columns.astype(np.int32),
+        "columns": (columns // 2).astype(np.int32),
+        "column_sets": sets.astype(np.int32),
         "column_starts": np.append(starts, len(order)).astype(np.int32),
         "exits": said[exits[np.lexsort((first[exits], tree[exits]))]],
         "exit_starts": (np.cumsum(counts) - counts).astype(np.int32),
@@ -204,10 +241,10 @@ class ForestKernel:
         self._record = array("q", [0] * len(FOREST))
         for name, content in layout.arrays.items():
             self._record[FOREST.index(name)] = content.ctypes.data
-        for name in ("trees", "targets", "depth"):
+        for name in ("trees", "targets", "depth", "abreast"):
             self._record[FOREST.index(name)] = getattr(layout, name)
         self._record[FOREST.index("used")] = len(layout.arrays.get("columns", ()))
-        self._masked = "splits" in layout.arrays
+        self._masked, self._abreast = "splits" in layout.arrays, layout.abreast
         self._words: list[tuple[Array, int]] = []  # a word for each tree, that no call uses; `pop` is atomic
         self._addresses: dict[Any, int] = {}
 
@@ -248,14 +285,20 @@ class ForestKernel:
         record[ROWS], record[ROW_BYTES] = rows, x.strides[0]
         record[X], record[SUMS] = self._address_of(x), self._address_of(made)
         record[AT_A_TIME] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
-        if not self._masked or rows % WALKERS == 0:
+        record[ENTRIES] = count
+        if not self._masked or rows % self._abreast == 0:
+            self._fork_join(count, address, record.buffer_info()[0])
+            return
+        if count > 1:
+            words = np.empty(count * self._trees, np.uint64)
+            record[LEFT] = words.ctypes.data
             self._fork_join(count, address, record.buffer_info()[0])
             return
         try:
-            words = self._words.pop()
+            kept = self._words.pop()
         except IndexError:
             data = np.empty(self._trees, np.uint64)
-            words = data, data.ctypes.data
-        record[LEFT] = words[1]
-        self._fork_join(count, address, record.buffer_info()[0])
-        self._words.append(words)
+            kept = data, data.ctypes.data
+        record[LEFT] = kept[1]
+        self._fork_join(1, address, record.buffer_info()[0])
+        self._words.append(kept)

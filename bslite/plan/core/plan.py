@@ -122,6 +122,7 @@ class Plan(Generic[S]):
     arena_size: int = 0  # elements
     scratch_size: int = 0  # elements per thread
     flags: list[tuple[str, str]] = field(default_factory=list)  # layer, and what its flag means
+    as_bytes: frozenset[int] = frozenset()  # places of inputs that are bytes, all others are cells
 
     def __str__(self) -> str:
         lines = [

@@ -18,6 +18,7 @@ from bslite.plan.cpu.chains import without_chains
 from bslite.plan.cpu.halos import halo_needs
 from bslite.plan.cpu.on_tiles.split import in_one_part
 from bslite.plan.cpu.ops.conv_input import runs_across
+from bslite.plan.cpu.ops.move import widen_step
 from bslite.plan.cpu.phases import images_of, in_phases
 from bslite.plan.cpu.scratch import apart, scratch_of
 from bslite.plan.cpu.stack_steps import lower_layers
@@ -79,6 +80,9 @@ def build_plan(
     target = Cpu(machine, dataclasses.replace(tuning, chains=tuning.chains and not whole))
     b = CpuBuilder(spec, all_shapes, target, places, halos, crop, second, layerwise=whole)
     place_inputs(b, shapes, input_strides)
+    given = [b.values[i.name] for i in spec.inputs]
+    for place in sorted(tuning.as_bytes):
+        widen_step(b, spec.inputs[place].name)
     outputs, direct = place_outputs(b, layers)
     b.write_outputs_to(direct)
     lower_layers(b, layers, stacks, spec.outputs)
@@ -97,7 +101,8 @@ def build_plan(
         buffers=b.buffers,
         consts=b.consts if keep_values else used_consts(b, outputs),
         values=b.values,
-        inputs=[b.values[i.name] for i in spec.inputs],
+        inputs=given,
+        as_bytes=tuning.as_bytes,
         outputs=outputs,
         flags=b.flags,
     )

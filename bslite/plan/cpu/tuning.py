@@ -37,7 +37,7 @@ class Tuning:
     where others would be no better. ``runs``: those found for other sizes of the model. ``precision``: the
     least accuracy of products. ``fetching``: how weights reach tiles of bfloat16. ``inexact``: parameters
     that have no exact parts of bfloat16. ``narrow``: those whose numbers all fit 16 bits, and which, if
-    ``narrowing``.
+    ``narrowing``. ``as_bytes``: places of inputs that come as the bytes they are, side by side.
     """
 
     loops: Loops | None = None
@@ -48,6 +48,7 @@ class Tuning:
     fetching: Fetching = field(default_factory=Fetching)
     packed: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     narrowing: bool = True
+    as_bytes: frozenset[int] = frozenset()
     narrow: Mapping[str, Narrow] = field(default_factory=dict, compare=False, repr=False)
     inexact: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     runs: KnownRuns | None = field(default=None, compare=False, repr=False)

@@ -197,3 +197,16 @@ class FoldLines(StepRecord, kernel="fold_lines"):
     taps: int
     step: int
     before: int
+
+
+class Widen(StepRecord, kernel="widen"):
+    """``y = x`` of ``count`` bytes side by side, numbers that are ``signed`` or not, as int32 cells.
+
+    An item is one of ``parts`` parts, each of a register of cells at least.
+    """
+
+    x: Operand
+    y: Operand
+    count: int
+    parts: int
+    signed: int

@@ -4,15 +4,19 @@ from enum import IntEnum
 
 WALKERS = 8  # that go down trees together: the roots are followed by one less
 LEAVES = 64  # of a tree at most whose splits have masks: a bit for each
+NARROW = 12  # splits of a tree, on average, up to which all rows go split by split
+CHOOSES = 30  # the bit of a node's feature that says that it asks for a set
 
 #: Cells of the record whose address the kernel takes, of eight bytes each: those of `walk.JOB` that the
 #: entries of a job know keep their places, of no steps; "walkers" counts the blocks of rows that threads have
-#: claimed, "left" is scratch memory, a word for each tree.
+#: claimed, "left" is scratch memory, a word for each tree for each of "entries" threads. "abreast": the rows
+#: that go down trees node by node together; more than a "block" has where all go split by split.
 FOREST = (
     "nodes", "steps", "roots", "counters", "trees", "rows", "walkers", "x", "row_bytes", "shares", "took",
-    "targets", "starts", "ids", "weights", "sums", "hits", "how", "modes", "members", "ranges", "block",
+    "targets", "starts", "ids", "weights", "sums", "hits", "how", "bits", "members", "ranges", "block",
     "depth", "finish", "transform", "rule", "base", "scores", "places",
-    "splits", "columns", "column_starts", "used", "exits", "exit_starts", "left",
+    "splits", "columns", "column_starts", "column_sets", "used", "exits", "exit_starts", "left", "entries",
+    "abreast",
 )  # fmt: skip
 
 
@@ -22,15 +26,6 @@ class Said(IntEnum):
     SUM = 0
     MIN = 1
     MAX = 2
-
-
-class Kind(IntEnum):
-    """Kinds of nodes, where there are others than splits."""
-
-    SPLIT = 0
-    EQUAL = 1
-    OTHER = 2
-    MEMBER = 3
 
 
 class Finish(IntEnum):

@@ -6,7 +6,12 @@ values up to the split, the second for the others. A leaf's split is NaN and its
 walker that has arrived stays. Eight walkers go down together, of eight rows in one tree or of one row in
 eight trees: a step is a chain of dependent loads, and eight chains overlap. No branch depends on a value.
 
-Rows that are no eight take trees of few leaves by masks instead (`tree_masks.py`).
+A node that asks whether a value is in a set has the bit `CHOOSES` in its feature; the first child is for
+values in the set. A set of small integers is bits: the split's low half is the word where they begin, its
+high half the first number that is in no set of the feature. Its bit is zero, and stands for all others.
+
+Rows that are no eight take trees of few leaves by masks instead (`tree_masks.py`), and so do all rows where
+that is quicker: where trees have few splits, or nodes ask for sets.
 
 Values are compared and summed as float64, the sums of a row in the order of the trees, however rows and trees
 are taken.
@@ -19,20 +24,20 @@ import numpy as np
 from numba import types
 from numba.extending import register_jitable
 
-from bslite.kernels.contracts.cpu.trees import WALKERS, Chosen, Finish, Kind, Other, Said, Transform
-from bslite.kernels.cpu.rows.tree_masks import F, narrowed, said_by
+from bslite.kernels.contracts.cpu.trees import CHOOSES, WALKERS, Chosen, Finish, Other, Said, Transform
+from bslite.kernels.cpu.rows.tree_masks import F, among, narrowed, said_by
 from bslite.kernels.cpu.runtime.compile import Kernel
 from bslite.kernels.cpu.vector.atomic import fetch_add
 from bslite.kernels.cpu.vector.memory import load_cell, load_int, load_scalar, store_int, store_scalar
-from bslite.kernels.cpu.vector.numbers import load_byte, load_double, store_byte, store_double
+from bslite.kernels.cpu.vector.numbers import load_double, store_byte, store_double
 from bslite.kernels.cpu.vector.simd import I64, i64, primitive
 
-# What "how", "finish", "transform", "rule" and "modes" say, as plain integers.
+# What "how", "finish", "transform" and "rule" say, as plain integers.
 SUM, MIN = int(Said.SUM), int(Said.MIN)
 LONE, CLASSES = int(Finish.LONE), int(Finish.CLASSES)
 LOGISTIC, SOFTMAX = int(Transform.LOGISTIC), int(Transform.SOFTMAX)
 FIRST, REST = int(Chosen.FIRST), int(Other.REST)
-SPLIT, EQUAL, OTHER = int(Kind.SPLIT), int(Kind.EQUAL), int(Kind.OTHER)
+FEATURE, BEGIN = (1 << CHOOSES) - 1, (1 << 32) - 1  # bits
 
 
 @primitive(i64, types.float64, types.float64)
@@ -69,26 +74,34 @@ def _stepping(value, kind):
         return load_cell(node + 12) + (above(x, load_double(node)) & ~(above(x, x) & low))
 
     @register_jitable
+    def sets(job, nodes, at, row):
+        node = nodes + 16 * at
+        feature = load_cell(node + 8)
+        low = feature >> 63
+        feature ^= low
+        asks = feature >> CHOOSES  # 1 or 0: no branch, of a split any bits are looked up and not used
+        x, told = value(row, feature & FEATURE), load_int(node) & -asks
+        place = among(x, told >> 32)
+        word = load_int(load_int(job + F.bits) + 8 * ((told & BEGIN) + (place >> 6)))
+        high = (asks & ~(word >> (place & 63))) | (above(x, load_double(node)) & ~asks)
+        return load_cell(node + 12) + (high & ~(above(x, x) & low))
+
+    @register_jitable
     def any_kind(job, nodes, at, row):
         node = nodes + 16 * at
         feature = load_cell(node + 8)
         low = feature >> 63
-        x, split = value(row, feature ^ low), load_double(node)
-        mode = load_byte(load_int(job + F.modes) + at)
-        if mode == SPLIT:
-            yes = x <= split
-        elif mode == EQUAL:
-            yes = x == split
-        elif mode == OTHER:
-            yes = x != split
-        else:
+        feature ^= low
+        x, split = value(row, feature & FEATURE), load_double(node)
+        yes = x <= split
+        if feature >> CHOOSES:
             ranges = load_int(job + F.ranges) + 8 * int(split)
             yes = False
             for i in range(load_cell(ranges), load_cell(ranges + 4)):
                 yes |= x == load_double(load_int(job + F.members) + 8 * i)
         return load_cell(node + 12) + (0 if yes or (x != x and low != 0) else 1)
 
-    return {"plain": plain, "missing": missing, "any": any_kind}[kind]
+    return {"plain": plain, "missing": missing, "sets": sets, "any": any_kind}[kind]
 
 
 @register_jitable
@@ -141,10 +154,10 @@ def _finish(job, row):
 @functools.cache
 def forest(wide: bool, kind: str) -> Kernel:
     """The kernel for float64 or float32 features; ``kind`` of nodes: "plain", "missing" (missing values may
-    go the way of low ones), or "any".
+    go the way of low ones), "sets" (of small integers, besides), or "any".
     """
     value = _wide if wide else _single
-    step, narrow = _stepping(value, kind), narrowed(value, kind == "missing")
+    step, narrow = _stepping(value, kind), narrowed(value, kind)
 
     @register_jitable
     def descend(job, nodes, a, b, c, d, e, f, g, h, rows):
@@ -189,19 +202,19 @@ def forest(wide: bool, kind: str) -> Kernel:
         add(job, load_cell(starts), load_cell(starts + 4), row)
 
     @register_jitable
-    def add_reached(job, row):
+    def add_reached(job, left, row):
         """Adds what the leaves say that `narrow` has found."""
         sums, trees = load_int(job + F.sums) + 8 * row, load_int(job + F.trees)
         if load_int(job + F.targets) == 1 and load_int(job + F.how) == SUM and not load_int(job + F.hits):
             weights, total = load_int(job + F.weights), load_double(sums)  # no sum waits for a store
             for tree in range(trees):
-                said = said_by(job, tree)
+                said = said_by(job, left, tree)
                 for i in range(load_cell(said), load_cell(said + 4)):
                     total += load_double(weights + 8 * i)
             store_double(sums, total)
             return
         for tree in range(trees):
-            said = said_by(job, tree)
+            said = said_by(job, left, tree)
             add(job, load_cell(said), load_cell(said + 4), row)
 
     def apply(job):
@@ -210,7 +223,11 @@ def forest(wide: bool, kind: str) -> Kernel:
         x, stride, block = load_int(job + F.x), load_int(job + F.row_bytes), load_int(job + F.block)
         how, targets = load_int(job + F.how), load_int(job + F.targets)
         sums, hits = load_int(job + F.sums), load_int(job + F.hits)
-        masks = load_int(job + F.splits)
+        masks, abreast = load_int(job + F.splits), load_int(job + F.abreast)
+        entry = fetch_add(job + F.entries, -1) - 1
+        if entry < 0:  # there is no memory for more threads
+            return
+        left = load_int(job + F.left) + 8 * entry * trees
         nothing = 0.0 if how == SUM else np.inf if how == MIN else -np.inf
         first = block * fetch_add(job + F.walkers, 1)
         while first < rows:
@@ -219,7 +236,7 @@ def forest(wide: bool, kind: str) -> Kernel:
                 store_double(sums + 8 * place, nothing)
                 if hits:
                     store_byte(hits + place, 0)
-            paired = first + (last - first) // WALKERS * WALKERS
+            paired = first + (last - first) // abreast * abreast
             for tree in range(trees if paired > first else 0):
                 n = load_cell(roots + 4 * tree)
                 for row in range(first, paired, WALKERS):
@@ -240,8 +257,8 @@ def forest(wide: bool, kind: str) -> Kernel:
             for row in range(paired, last):
                 y = x + row * stride
                 if masks:
-                    narrow(job, y)
-                    add_reached(job, row)
+                    narrow(job, left, y)
+                    add_reached(job, left, row)
                 for tree in range(0, 0 if masks else trees, WALKERS):
                     t = roots + 4 * tree  # the roots are followed by zeros for the last walkers
                     leaves = descend(

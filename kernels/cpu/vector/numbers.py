@@ -3,7 +3,7 @@
 from llvmlite import ir
 from numba import types
 
-from bslite.kernels.cpu.vector.simd import I64, i64, pointer, primitive
+from bslite.kernels.cpu.vector.simd import i64, pointer, primitive
 
 F64, I8, BIT = ir.DoubleType(), ir.IntType(8), ir.IntType(1)
 
@@ -18,12 +18,6 @@ def load_double(builder, address):
 def store_double(builder, address, value):
     """Writes one float64."""
     builder.store(value, pointer(builder, address, F64), align=8)
-
-
-@primitive(i64, i64)
-def load_byte(builder, address):
-    """The byte at an address."""
-    return builder.zext(builder.load(pointer(builder, address, I8), align=1), I64)
 
 
 @primitive(types.void, i64, i64)

@@ -75,6 +75,11 @@ def _resize(
         return x
     if scales is None and any(isinstance(g, tuple) for g in given):
         given, scales = _ratios(s, [x.shape[a] for a in axes], given), []
+    if x.rank == 4 and 1 in axes and not {0, 3}.intersection(axes) and coordinates != "tf_crop_and_resize":
+        image, after = s.emit("permute", x, order=(0, 3, 1, 2)), [a + 1 for a in axes]  # channels are last
+        by, to = (None, list(given)) if scales is None else (list(given), None)
+        made = _resize(s, image, mode, after, by, to, coordinates, rounding, **more)
+        return s.emit("permute", made, order=(0, 2, 3, 1))
     how: dict[str, Any] = {"scales" if scales is not None else "sizes": tuple(given)}
     fast = _as_upsample(mode, coordinates, rounding)
     if x.rank == 4 and axes == [2, 3] and x.dtype == "float32" and fast and not more.get("antialias"):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo, Interleave, Transpose, Weave
+from bslite.kernels.contracts.cpu.moves import Copy, CopyAxes, Fill, Halo, Interleave, Transpose, Weave, Widen
 from bslite.kernels.contracts.record import Operand
 from bslite.plan.core.loops import into_items, merged_axes, padded, split_for_items
 from bslite.plan.core.views import View, size_of, with_halo
@@ -21,6 +21,18 @@ FEW = 8  # turns of a loop: fewer are not worth its start
 def in_bytes(strides: Sequence[int]) -> tuple[int, ...]:
     """Strides of float32 elements, as records hold them."""
     return tuple(4 * s for s in strides)
+
+
+def widen_step(b: CpuBuilder, name: str) -> None:
+    """Append a step that widens a model's input of bytes, which becomes a dense value of cells.
+
+    It has a register of bytes or more, side by side.
+    """
+    x, signed = b.values[name], int(b.dtypes[name] == "int8")
+    y, count, b.layer = b.dense(x.shape), size_of(x.shape), (name,)
+    parts = max(1, min(item_count(b.machine, 2.0 * count / b.machine.lanes), count // b.machine.lanes))
+    step(b, Widen(x.start, y.start, count, parts, signed), parts, [x], [y])
+    b.values[name], b.layer = y, ()
 
 
 def copy_step(b: CpuBuilder, source: View, target: View) -> None:
