@@ -19,6 +19,16 @@ class InputError(BsliteError, ValueError, TypeError):
     """The array handed to a model is not what the model takes (shape, rank, dtype)."""
 
 
+class IntegerRangeError(InputError):
+    """A number in a run is beyond the 32 bits of an engine's integers, or those of its dtype. ``layer``: the
+    one whose result it is; empty where it came in.
+    """
+
+    def __init__(self, message: str, layer: str = "") -> None:
+        super().__init__(message)
+        self.layer = layer
+
+
 class WeightsError(BsliteError, ValueError):
     """A state_dict does not fit the architecture: missing, extra or misshapen parameters."""
 

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Set
 from typing import Any
 
+from bslite.errors import IntegerRangeError
 from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
@@ -13,6 +14,7 @@ from bslite.onnx.graph import Graph
 from bslite.onnx.host import FIRST, HOST, key_of
 from bslite.onnx.kinds import kind
 from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
+from bslite.onnx.wide import beyond
 from bslite.spec import Array
 
 SMALL = 64  # integers of an input that a piece may be specialised on the values of
@@ -126,6 +128,19 @@ class Cuts:
             self.pieces = self._cut()
         if evaluated and self.fallback == "warn":
             warnings.warn(f"{error}\nONNX's reference evaluator runs these", UserWarning, stacklevel=6)
+
+    def widen(self, piece: Piece, error: IntegerRangeError, values: Mapping[str, Any]) -> None:
+        """Run in NumPy what meets integers that the engine has not. ``error``, if that cannot be."""
+        with self.lock:
+            if piece not in self.pieces:
+                return  # another thread was quicker
+            found = beyond(self.graph, piece, error, values) if piece.how == ENGINE else set[int]()
+            nodes = [self.graph.nodes[i] for i in found]
+            if not found or not all(key_of(n) in HOST or n.op_type in CONTROL for n in nodes):
+                raise error
+            self._alone |= dict.fromkeys(found, ALONE)
+            self.reasons |= dict.fromkeys(found, "integers beyond 32 bits, or beyond their type")
+            self.pieces = self._cut()
 
     def cures(self, error: NotConverted) -> bool:
         """Whether every node that a conversion of the whole graph lacks can run in a piece of its own."""
