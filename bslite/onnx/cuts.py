@@ -11,7 +11,7 @@ from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
 from bslite.onnx.graph import Graph
-from bslite.onnx.host import FIRST, HOST, key_of
+from bslite.onnx.host import FIRST, HOST, LAST, key_of
 from bslite.onnx.kinds import kind
 from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
 from bslite.onnx.wide import beyond
@@ -155,7 +155,7 @@ class Cuts:
         plain = node.domain in ("", "ai.onnx")
         if plain and node.op_type in CONTROL:
             return ALONE
-        by_host = key_of(node) in HOST
+        by_host = key_of(node) in HOST and (roots is None or key_of(node) not in LAST)
         if by_host and (key_of(node) in FIRST or roots is None or self.repeats or place in self._late):
             return ALONE
         if roots is not None and place not in self._late:
@@ -177,7 +177,8 @@ class Cuts:
     def loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""
         with self.lock:
-            moved = {i for i in piece.places if i in self._late and key_of(self.graph.nodes[i]) in HOST}
+            keys = {i: key_of(self.graph.nodes[i]) for i in piece.places if i in self._late}
+            moved = {i for i, key in keys.items() if key in HOST and key not in LAST}
             if moved and piece in self.pieces:
                 self._alone |= dict.fromkeys(moved, ALONE)
                 self.reasons |= dict.fromkeys(moved, "a value that it needs keeps changing")

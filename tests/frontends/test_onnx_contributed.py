@@ -294,3 +294,40 @@ def test_embeddings_say_how_long_the_sequences_are(masked: bool) -> None:
         feed | {"b": noise(8), "k" if masked else "_k": mask if masked else None},
         2,
     )
+
+
+#: Shapes, and the sizes that they become: images of channels second, channels last and alone, a line, a volume.
+RESIZED = [
+    ((1, 3, 6, 7), (1, 3, 13, 5)), ((2, 6, 7, 3), (2, 4, 11, 3)), ((6, 7), (9, 4)), ((1, 2, 1, 9), (1, 2, 1, 5)),
+    ((1, 2, 3, 4, 5), (1, 2, 5, 7, 9)), ((2, 3, 8), (2, 3, 5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32])
+@pytest.mark.parametrize("mode", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+def test_whole_numbers_resized_are_cut_as_onnxruntime_cuts_them(kind: Any, mode: str) -> None:
+    for have, want in RESIZED:
+        ends = np.iinfo(np.int16 if kind == np.int32 else kind)
+        feed = {"x": np.random.default_rng(0).integers(ends.min, ends.max + 1, have).astype(kind)}
+        how = {"mode": "linear", "coordinate_transformation_mode": mode}
+        for stored in ({"s": np.array(want)}, {"s": np.float32(np.divide(want, have) * 1.03)}):
+            if stored["s"].dtype == np.float32:
+                stored["s"][np.equal(want, have)] = 1
+            reads = ["x", "", "s"] if stored["s"].dtype == np.float32 else ["x", "", "", "s"]
+            made = made_of([helper.make_node("Resize", reads, ["y"], **how)], feed, ["y"], 13, stored)
+            theirs = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
+            np.testing.assert_array_equal(bslite.compile(made)(feed)[0], theirs, strict=True)
+
+
+def test_sizes_that_change_do_not_take_a_resize_from_the_engine() -> None:
+    """It has a function in NumPy for whole numbers alone."""
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear")
+    feed = {"x": noise(1, 1, 4, 5), "s": np.array([1, 1, 5, 5])}
+    compiled = bslite.compile(made_of([node], feed, ["y"], 13))
+    for size in range(3, 12):
+        assert compiled(feed["x"], np.array([1, 1, size, 2 * size]))[0].shape == (1, 1, size, 2 * size)
+    assert all(line.startswith("engine") for line in compiled.pieces)
+    with pytest.raises(bslite.UnsupportedError, match="mode 'cubic' of uint8"):
+        whole = {"x": np.zeros((1, 1, 4, 5), np.uint8)}
+        cubic = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="cubic")
+        bslite.compile(made_of([cubic], whole, ["y"], 13, {"s": feed["s"]}))(whole)

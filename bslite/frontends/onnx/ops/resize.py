@@ -36,7 +36,7 @@ def resize(
     if not by and to is None:
         raise SpecError("it has neither scales nor sizes")
     if to is not None and keep_aspect_ratio_policy != "stretch" and len(to) == len(over):
-        to = _in_proportion([x.shape[a] for a in over], to, keep_aspect_ratio_policy)
+        to = in_proportion([x.shape[a] for a in over], to, keep_aspect_ratio_policy)
     more: dict[str, Any] = {"antialias": bool(antialias)}
     if mode == "cubic":
         more |= {"cubic_a": cubic_coeff_a, "exclude_outside": bool(exclude_outside)}
@@ -50,7 +50,7 @@ def resize(
     return _resize(s, x, mode, over, by or None, to, coordinate_transformation_mode, nearest_mode, **more)
 
 
-def _in_proportion(have: list[Dim], want: list[Dim], policy: str) -> list[Dim]:
+def in_proportion(have: list[Dim], want: list[Dim], policy: str) -> list[Dim]:
     """The sizes if all axes have one scale: the least or the largest of those asked for."""
     ratios = [at(w, 0) / at(h, 0) for h, w in zip(have, want, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
