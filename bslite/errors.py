@@ -20,13 +20,14 @@ class InputError(BsliteError, ValueError, TypeError):
 
 
 class IntegerRangeError(InputError):
-    """A number in a run is beyond the 32 bits of an engine's integers, or those of its dtype. ``layer``: the
-    one whose result it is; empty where it came in.
+    """A number in a run is beyond the 32 bits of an engine's integers, or those of its dtype, or is a length
+    of a sequence that the engine has not. ``layer``: the one whose result it is; empty where it came in.
+    ``number``: which, where it is known.
     """
 
-    def __init__(self, message: str, layer: str = "") -> None:
+    def __init__(self, message: str, layer: str = "", number: int | None = None) -> None:
         super().__init__(message)
-        self.layer = layer
+        self.layer, self.number = layer, number
 
 
 class WeightsError(BsliteError, ValueError):

@@ -55,8 +55,9 @@ def layers(
             value = call(node.op, [values[i] for i in node.inputs], spec.node_params(node), node.attrs, dtype)
         except InputError as e:
             message = f"layer {node.name!r}: {e}"
-            beyond = isinstance(e, IntegerRangeError)
-            raise (IntegerRangeError(message, node.name) if beyond else InputError(message)) from None
+            if isinstance(e, IntegerRangeError):
+                raise IntegerRangeError(message, node.name, e.number) from None
+            raise InputError(message) from None
         if rounded and value.dtype.kind == "f":
             value = to_bfloat16(value)
         values[node.name] = value

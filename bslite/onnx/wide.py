@@ -1,7 +1,7 @@
 """Integers that the engine has not: beyond 32 bits, or beyond their dtype, where ONNX's wrap around.
 
-The engine says so, and nothing before it had to be looked at. NumPy computes such nodes from then on, in the
-width that the file says.
+Sequences of no steps are found the same way. The engine says so, and nothing before it had to be looked at.
+NumPy computes such nodes from then on, in the width that the file says.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -23,6 +23,8 @@ CARRY = frozenset(
      "Identity", "Max", "Min", "Mul", "Neg", "Pow", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum",
      "Reshape", "Slice", "Squeeze", "Sub", "Sum", "Tile", "Transpose", "Unsqueeze", "Where")
 )  # fmt: skip
+#: Operators that NumPy takes sequences of no steps for.
+RECURRENT = ("GRU", "LSTM", "RNN")
 
 
 def is_wide(value: Any) -> bool:
@@ -40,6 +42,8 @@ def beyond(graph: Graph, piece: Piece, error: IntegerRangeError, values: Mapping
     wide = {name for name in read if name in piece.inputs or graph.is_constant(name)}
     wide = {name for name in wide if is_wide(values[name])}
     found = set(_made(graph, piece.places, error.layer))
+    if error.number and any(graph.nodes[i].op_type in RECURRENT for i in found):
+        return set()  # a length that is wrong anywhere
     for i in piece.places:  # in an order in which they can run
         if graph.reads[i] & wide:
             found.add(i)

@@ -25,7 +25,7 @@ Function = Callable[..., Any]
 HOST: dict[str, Function] = {}
 #: Those that run here even where they could be specialised on the value they read.
 FIRST: set[str] = set()
-#: Those that run here only where the engine has not their form: it is far quicker, even with a plan per value.
+#: Those that run here only where the engine has not their form: it is far quicker, even with a plan a value.
 LAST: set[str] = set()
 #: Operator sets of which ONNX has the schemas.
 SCHEMAS = ("", "ai.onnx.ml")

@@ -1,7 +1,7 @@
 """Resize of types that the engine does not resize: whole numbers, and float64.
 
-ONNX leaves open how a mean of whole numbers is rounded. It is cut here as onnxruntime does it: sums of float32,
-term by term, and for bytes that lie channels last sums of whole 1024ths of both weights.
+ONNX leaves open how a mean of whole numbers is rounded. It is cut here as onnxruntime does it: sums of
+float32, term by term, and for bytes that lie channels last sums of whole 1024ths of both weights.
 https://github.com/microsoft/onnxruntime/blob/main/onnxruntime/core/providers/cpu/tensor/upsample.cc
 """
 
@@ -15,6 +15,7 @@ import numpy as np
 from bslite.errors import SpecError, UnsupportedError
 from bslite.frontends.onnx.ops.moves import axes_of
 from bslite.frontends.onnx.ops.resize import in_proportion
+from bslite.frontends.onnx.values import fixed
 from bslite.onnx.host.node import host_op
 from bslite.reference import FUNCTIONS
 from bslite.spec import Array
@@ -49,7 +50,10 @@ def resize(
             raise SpecError("it has neither scales nor sizes")
         to = [int(n) for n in sizes.reshape(-1)]
         if keep_aspect_ratio_policy != "stretch" and len(to) == len(over):
-            to = [int(n) for n in in_proportion([x.shape[a] for a in over], to, keep_aspect_ratio_policy)]
+            to = [
+                fixed(n, "a size")
+                for n in in_proportion([x.shape[a] for a in over], to, keep_aspect_ratio_policy)
+            ]
     else:
         to = [math.floor(x.shape[a] * s) for a, s in zip(over, by, strict=False)]
     if len(to) != len(over) or (by is not None and len(by) != len(over)):
@@ -93,12 +97,12 @@ def linear(x: Array, out: Sequence[int], scale: Sequence[float], coordinates: st
     ends = [(t.before_second, t.beyond_first) for t in taps]
     for ahead in itertools.product((0, 1), repeat=len(axes)):  # the last axis changes first
         weight: Any = 1
-        at: list[Any] = []
+        at: tuple[Any, ...] = (...,)
         for i in range(len(axes) - 1, -1, -1):
             across = (-1, *(1,) * (len(axes) - 1 - i))
             weight = ends[i][ahead[i]].reshape(across) * weight
-            at.insert(0, taps[i][ahead[i]].reshape(across))
-        term = weight * wide[(..., *at)]
+            at = (..., taps[i][ahead[i]].reshape(across), *at[1:])
+        term = weight * wide[at]
         made = term if made is None else made + term
     if whole:
         made = np.sign(made) * (np.abs(made) >> 2 * BITS)

@@ -32,7 +32,7 @@ class Flag(NamedTuple):
     def error(self, value: int) -> InputError:
         """What to raise for ``value``."""
         message = f"layer {self.layer!r}: {self.text.format(value=value)}"
-        return IntegerRangeError(message, self.layer) if self.beyond else InputError(message)
+        return IntegerRangeError(message, self.layer, value) if self.beyond else InputError(message)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def resize(
     return _resize(s, x, mode, over, by or None, to, coordinate_transformation_mode, nearest_mode, **more)
 
 
-def in_proportion(have: list[Dim], want: list[Dim], policy: str) -> list[Dim]:
+def in_proportion(have: Sequence[Dim], want: Sequence[Dim], policy: str) -> list[Dim]:
     """The sizes if all axes have one scale: the least or the largest of those asked for."""
     ratios = [at(w, 0) / at(h, 0) for h, w in zip(have, want, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
