@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Varies
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axes_of
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Dim, Operand, at
+from bslite.frontends.onnx.values import Dim, Operand, at, fixed
+from bslite.spec import Array
 
 
 @onnx_op("Upsample")
@@ -75,6 +78,8 @@ def _resize(
         return x
     if scales is None and any(isinstance(g, tuple) for g in given):
         given, scales = _ratios(s, [x.shape[a] for a in axes], given), []
+    if (empty := _nothing(x, axes, given, scales is not None)) is not None:
+        return s.const(empty)
     how: dict[str, Any] = {"scales" if scales is not None else "sizes": tuple(given)}
     fast = _as_upsample(mode, coordinates, rounding)
     if x.rank == 4 and axes == [2, 3] and x.dtype == "float32" and fast and not more.get("antialias"):
@@ -85,6 +90,16 @@ def _resize(
     return s.emit(
         "resize", x, mode=mode, axes=tuple(axes), coordinates=coordinates, rounding=rounding, **how, **more
     )
+
+
+def _nothing(x: Operand, axes: list[int], given: Sequence[Any], by_scales: bool) -> Array | None:
+    """The result, where an axis has nothing left of it; None where each has."""
+    if any(isinstance(d, tuple) for d in (*x.shape, *given)):
+        return None
+    out = list(x.shape)
+    for a, g in zip(axes, given, strict=True):
+        out[a] = math.floor(fixed(x.shape[a], "a size") * g) if by_scales else g
+    return np.zeros(out, x.dtype) if min(out) == 0 else None
 
 
 def _as_upsample(mode: str, coordinates: str, rounding: str) -> dict[str, Any] | None:
