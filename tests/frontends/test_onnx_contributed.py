@@ -332,3 +332,52 @@ def test_sizes_that_change_do_not_take_a_resize_from_the_engine() -> None:
     refused = bslite.compile(made_of([cubic], whole, ["y"], 13, {"s": feed["s"]}))
     with pytest.raises(bslite.UnsupportedError, match="mode 'cubic' of uint8"):
         refused(whole)
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+@pytest.mark.parametrize("sinks", [False, True])
+def test_scores_of_keys_without_a_value(rows: int, sinks: bool) -> None:
+    """A key more for each head, whose score is 0 or given, and whose value is none."""
+    feed: dict[str, Any] = {"q": noise(2, rows, 64), "k": noise(2, rows, 32), "v": noise(2, rows, 32)}
+    feed |= {"_pk": None, "_pv": None, "l": np.full(2, rows - 1, np.int32), "t": np.array([rows], np.int32)}
+    if sinks:
+        feed |= {"_c": None, "_s": None, "_p": None, "_a": None, "sinks": noise(4)}
+    how = {"num_heads": 4, "kv_num_heads": 2, "smooth_softmax": int(not sinks)}
+    both("GroupQueryAttention", feed, outs=3, **how)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("second", [0, 1])
+@pytest.mark.parametrize("turned", [0, 1])
+def test_products_whose_batch_stands_between_rows_and_columns(first: int, second: int, turned: int) -> None:
+    rows, columns = (5, 4) if turned else (4, 5)
+    a = noise(rows, 2, 3, columns) if first else noise(2, 3, rows, columns)
+    b = noise(5, 2, 3, 6) if second else noise(2, 3, 5, 6)
+    how = {"transBatchA": first, "transBatchB": second, "transA": turned, "alpha": 0.5}
+    both("FusedMatMul", {"a": a, "b": b}, **how)
+
+
+@pytest.mark.parametrize("zeros", [None, "whole", "float"])
+@pytest.mark.parametrize("bits", [2, 4])
+def test_products_with_weights_of_two_bits_and_of_blocks_by_index(zeros: str | None, bits: int) -> None:
+    wide, out, block = 64, 16, 32
+    rng, blocks = np.random.default_rng(0), wide // block
+    stored: dict[str, Any] = {"w": rng.integers(0, 256, (out, blocks, block * bits // 8)).astype(np.uint8)}
+    stored["s"] = np.abs(noise(out * blocks))
+    if zeros == "whole":
+        stored["z"] = rng.integers(0, 256, out * -(-blocks * bits // 8)).astype(np.uint8)
+    if zeros == "float":
+        stored["z"] = noise(out * blocks) + 2 ** (bits - 1)
+    how = {"K": wide, "N": out, "bits": bits, "block_size": block}
+    both("MatMulNBits", {"x": noise(3, wide)}, stored=stored, **how)
+    by_index = {**stored, "g": rng.permutation(np.arange(wide) // block).astype(np.int32)}
+    if zeros is None:
+        by_index = {k: by_index[k] for k in ("w", "s", "g")}
+    reads = ["x", "w", "s", "z" if zeros else "", "g"]
+    node = helper.make_node("MatMulNBits", reads, ["y"], "it", domain=MS, **how)
+    made, feed = made_of([node], {"x": noise(3, wide)}, ["y"], 17, by_index), {"x": noise(3, wide)}
+    if bits == 4 and zeros != "whole":
+        agree(made, feed)
+    else:
+        with pytest.raises(bslite.UnsupportedError, match="with g_idx, of other than 4 bits or with zero"):
+            bslite.compile(made)(feed)
