@@ -381,3 +381,10 @@ def test_products_with_weights_of_two_bits_and_of_blocks_by_index(zeros: str | N
     else:
         with pytest.raises(bslite.UnsupportedError, match="with g_idx, of other than 4 bits or with zero"):
             bslite.compile(made)(feed)
+
+
+def test_one_pixel_of_pytorch_s_half_pixels_is_the_first() -> None:
+    how = {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}
+    feed = {"x": noise(2, 3, 4, 5), "_roi": None, "_scales": None}
+    for size in ((1, 1), (1, 8), (7, 1)):
+        both("Resize", feed, opset=19, domain="", stored={"s": np.array([2, 3, *size])}, **how)
