@@ -277,3 +277,31 @@ def test_an_index_out_of_range_stays_an_error_of_the_engine() -> None:
         with pytest.raises(bslite.InputError, match="index 3 is out of range"):
             compiled(np.array([0, 3]))
     assert compiled.pieces == ["engine: 1 nodes"]
+
+
+def test_small_floats_and_numbers_of_16_bits() -> None:
+    """Floats of 8 bits are numbers, what is beyond them is the largest. Outputs keep their type."""
+    eight = kinds.FLOAT8E4M3FN
+    nodes = [
+        node("Cast", ["x"], ["small"], to=eight),
+        node("CastLike", ["x", "small"], ["alike"]),
+        node("DequantizeLinear", ["small", "scale"], ["y"]),
+        node("Cast", ["alike"], ["z"], to=FLOAT),
+    ]
+    x = np.array([0.1, -1.7, 500, -np.inf, 0.3], np.float32)
+    made = bslite.compile(model(nodes, [value("x", [5])], ["y", "z"], {"scale": np.float32(2)}, opset=23))(x)
+    want = np.array([0.1015625, -1.75, 448, -448, 0.3125], np.float32)
+    np.testing.assert_array_equal(made[0], 2 * want)
+    np.testing.assert_array_equal(made[1], want)
+    by_block = node("QuantizeLinear", ["x", "s"], ["q"], axis=1, block_size=2, output_dtype=kinds.INT16)
+    takes = [value("x", [1, 4]), value("s", [1, 2])]
+    words = bslite.compile(model([by_block], takes, [value("q", [1, 4], kinds.INT16)], opset=21))
+    got = words(np.float32([[1, -2.6, 1e9, 7]]), np.float32([[0.5, 2]]))[0]
+    np.testing.assert_array_equal(got, np.array([[2, -5, 32767, 4]], np.int16), strict=True)
+
+
+def test_signs_fill_what_is_shifted() -> None:
+    shift = node("BitShift", ["a", "b"], ["y"], direction="RIGHT")
+    feed = {"a": np.array([-128, 127, -1, -64], np.int8), "b": np.array([9, 9, 8, 3], np.int8)}
+    made = bslite.compile(model([shift], inputs_like(feed), ["y"], opset=28, ir=14))(feed)
+    np.testing.assert_array_equal(made[0], np.array([-1, 0, -1, -8], np.int8), strict=True)

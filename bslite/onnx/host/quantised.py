@@ -44,8 +44,8 @@ def dequantize_linear(
     output_dtype: int = 0,
 ) -> Array:  # fmt: skip
     """``(x - zero) * scale``, in the scale's type."""
-    whole = x.astype(np.int64)
+    whole = x.astype(np.float64)  # holds every integer that comes, and every small float
     if zero is not None:
-        whole = whole - _along(zero.astype(np.int64), x, axis, block_size)
+        whole = whole - _along(zero.astype(np.float64), x, axis, block_size)
     made = whole.astype(scale.dtype) * _along(scale, x, axis, block_size)
     return made.astype(dtype_name(output_dtype)) if output_dtype else made
