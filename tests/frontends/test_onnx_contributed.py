@@ -388,3 +388,9 @@ def test_one_pixel_of_pytorch_s_half_pixels_is_the_first() -> None:
     feed = {"x": noise(2, 3, 4, 5), "_roi": None, "_scales": None}
     for size in ((1, 1), (1, 8), (7, 1)):
         both("Resize", feed, opset=19, domain="", stored={"s": np.array([2, 3, *size])}, **how)
+
+
+@pytest.mark.parametrize("how", [{}, {"pads": [1, 0, 1, 1]}, {"auto_pad": "SAME_UPPER", "dilations": [1, 1]}])
+def test_pools_of_channels_last(how: dict[str, Any]) -> None:
+    feed = {"x": np.random.default_rng(0).integers(-128, 128, (2, 9, 8, 4)).astype(np.int8)}
+    both("NhwcMaxPool", feed, kernel_shape=[3, 2], strides=[2, 1], **how)

@@ -48,11 +48,12 @@ def test_multi_head_attention(bias: bool, mask: Any) -> None:
     heads("MultiHeadAttention", reads, ["y"], stored, feed, scale=0.25)
 
 
-def test_multi_head_attention_with_a_past() -> None:
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_multi_head_attention_with_a_past(unidirectional: int) -> None:
     feed = {name: noise(N, L, WIDTH) for name in "qkv"}
     feed |= {name: noise(N, HEADS, 4, WIDTH // HEADS) for name in ("pk", "pv")}
     reads = ["q", "k", "v", "", "", "", "pk", "pv"]
-    heads("MultiHeadAttention", reads, ["y", "k2", "v2"], {}, feed)
+    heads("MultiHeadAttention", reads, ["y", "k2", "v2"], {}, feed, unidirectional=unidirectional)
 
 
 def lengths_of(op: str, lengths: Any, length: Any = L, given: Any = "n", **attrs: Any) -> Any:

@@ -88,8 +88,6 @@ def multi_head_attention(
     """q, k and v [N, L, heads * E], or k and v [N, heads, L, E]. Also gives keys and values with the past."""
     if key is None or value is None or query.rank != 3 or {key.rank, value.rank} - {3, 4}:
         raise Unsupported("with query, key and value in one tensor")
-    if past_key is not None and unidirectional:
-        raise Unsupported("with a past and unidirectional=1")
     given, parts = (query, key, value), []
     starts = np.cumsum([0, *(fixed(x.shape[-1], "its width") for x in given)]).tolist()
     for i, x in enumerate(given):
@@ -100,6 +98,9 @@ def multi_head_attention(
     q, k, v = parts
     if past_key is not None and past_value is not None:
         k, v = s.inner("concat", past_key, k, axis=2), s.inner("concat", past_value, v, axis=2)
+        if unidirectional:
+            late, unidirectional = hidden_behind(s, q, k), 0
+            added = late if added is None else s.inner("add", added, late)
     made = attended(s, q, k, v, mask, added, bool(unidirectional), scale, mask_filter_value)
     return made, k, v, None
 
