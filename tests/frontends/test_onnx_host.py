@@ -300,6 +300,23 @@ def test_small_floats_and_numbers_of_16_bits() -> None:
     np.testing.assert_array_equal(got, np.array([[2, -5, 32767, 4]], np.int16), strict=True)
 
 
+@pytest.mark.parametrize("kind", [kinds.INT4, kinds.UINT4, kinds.FLOAT8E5M2])
+def test_rounded_to_few_bits_and_back(kind: int) -> None:
+    nodes = [
+        node("QuantizeLinear", ["x", "s"], ["q"], output_dtype=kind),
+        node("DequantizeLinear", ["q", "s"], ["y"]),
+    ]
+    x = noise(3, 4) * 10
+    made = model(nodes, [value("x", [3, 4])], ["y"], {"s": np.float32(0.75)}, opset=21)
+    low, high = {kinds.INT4: (-8, 7), kinds.UINT4: (0, 15)}.get(kind, (-57344, 57344))
+    want = np.clip(np.rint(x / np.float32(0.75)), low, high) * np.float32(0.75)
+    got = bslite.compile(made)(x)[0]
+    if kind == kinds.FLOAT8E5M2:
+        np.testing.assert_allclose(got, x, rtol=1 / 8)
+    else:
+        np.testing.assert_array_equal(got, want, strict=True)
+
+
 def test_signs_fill_what_is_shifted() -> None:
     shift = node("BitShift", ["a", "b"], ["y"], direction="RIGHT")
     feed = {"a": np.array([-128, 127, -1, -64], np.int8), "b": np.array([9, 9, 8, 3], np.int8)}
