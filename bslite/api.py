@@ -8,7 +8,7 @@ import numpy as np
 
 from bslite.arithmetic import current, precision_of
 from bslite.arithmetic import precision as least
-from bslite.errors import EngineError, InputError
+from bslite.errors import EngineError, InputError, IntegerRangeError
 from bslite.ops import Shape
 from bslite.spec import Array, Input, ModelSpec
 from bslite.spec.kinds import shapes_of
@@ -66,8 +66,13 @@ def run(
             outputs = in_pieces(spec, each, backend, threads, layerwise)
         else:
             options: dict[str, Any] = {"backend": backend, "layerwise": layerwise, "threads": threads}
-            made = [] if found.spec is None else run(found.spec, found.inputs, **options)
-            outputs = found.outputs(made if isinstance(made, list) else [made])
+            try:
+                made = [] if found.spec is None else run(found.spec, found.inputs, **options)
+                outputs = found.outputs(made if isinstance(made, list) else [made])
+            except IntegerRangeError:
+                if layerwise or not spec.divides:
+                    raise
+                outputs = in_pieces(spec, each, backend, threads)
         return outputs[0] if len(outputs) == 1 else outputs
     if hasattr(type(spec), "_bslite_explain") and spec is not model:  # a module, which bslite.compile took
         if layerwise or (backend, threads, current()) != (model.device, model.threads, model.precision):

@@ -19,6 +19,17 @@ class InputError(BsliteError, ValueError, TypeError):
     """The array handed to a model is not what the model takes (shape, rank, dtype)."""
 
 
+class IntegerRangeError(InputError):
+    """A number in a run is beyond the 32 bits of an engine's integers, or those of its dtype, or is a length
+    of a sequence that the engine has not. ``layer``: the one whose result it is; empty where it came in.
+    ``number``: which, where it is known.
+    """
+
+    def __init__(self, message: str, layer: str = "", number: int | None = None) -> None:
+        super().__init__(message)
+        self.layer, self.number = layer, number
+
+
 class WeightsError(BsliteError, ValueError):
     """A state_dict does not fit the architecture: missing, extra or misshapen parameters."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bslite.errors import InputError
+from bslite.errors import InputError, IntegerRangeError
 from bslite.reference.registry import FUNCTIONS, Array, floating
 from bslite.spec import ModelSpec, Node
 
@@ -54,7 +54,10 @@ def layers(
         try:
             value = call(node.op, [values[i] for i in node.inputs], spec.node_params(node), node.attrs, dtype)
         except InputError as e:
-            raise InputError(f"layer {node.name!r}: {e}") from None
+            message = f"layer {node.name!r}: {e}"
+            if isinstance(e, IntegerRangeError):
+                raise IntegerRangeError(message, node.name, e.number) from None
+            raise InputError(message) from None
         if rounded and value.dtype.kind == "f":
             value = to_bfloat16(value)
         values[node.name] = value

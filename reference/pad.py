@@ -22,6 +22,9 @@ def pad(x: Array, *, pads: tuple[int, ...], value: float, mode: str) -> Array:
         elif mode == "wrap":
             i = i % size
         outside = (i < 0) | (i >= size)
+        if not size and mode == "constant":
+            y = np.full((*y.shape[:axis], len(i), *y.shape[axis + 1 :]), value, y.dtype)
+            continue
         y = y.take(i.clip(0, size - 1), axis)
         if mode == "constant":
             y[(slice(None),) * axis + (outside,)] = value

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bslite.errors import InputError
+from bslite.errors import IntegerRangeError
 from bslite.reference.activation import sigmoid
 from bslite.reference.registry import Array, reference
 
@@ -26,7 +26,8 @@ def begin(
     found = rest.pop() if lengths else np.full(batch, steps)
     wrong = (found < 1) | (found > steps)
     if wrong.any():
-        raise InputError(f"sequence length {found[wrong][0]} is not between 1 and {steps}")
+        first = int(found[wrong][0])
+        raise IntegerRangeError(f"sequence length {first} is not between 1 and {steps}", number=first)
     return (rest if initial_state else [np.zeros((batch, n), x.dtype) for n in sizes]), found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bslite import ops
-from bslite.errors import InputError
+from bslite.errors import IntegerRangeError
 from bslite.registry import Registry
 from bslite.spec import Array
 
@@ -34,11 +34,11 @@ def _as_array(function: Callable[..., Any], *xs: Array) -> Array:
 
 
 def in_dtype(dtype: np.dtype[Any], made: Array) -> Array:
-    """Integers computed in 64 bits as an integer type; InputError where it does not hold them."""
+    """Integers computed in 64 bits as an integer type; IntegerRangeError where it does not hold them."""
     edge = np.iinfo(dtype)
     wrong = (made < edge.min) | (made > edge.max)
     if np.any(wrong):
-        raise InputError(f"the result {np.asarray(made)[wrong].flat[0]} does not fit {dtype}")
+        raise IntegerRangeError(f"the result {np.asarray(made)[wrong].flat[0]} does not fit {dtype}")
     return np.asarray(made, dtype)
 
 

@@ -17,7 +17,7 @@ def positions(have: int, out: int, scale: float, coordinates: str, roi: tuple[fl
     if coordinates == "align_corners":
         return np.zeros(1) if length == 1 else i * (have - 1) / (length - 1)
     if coordinates == "pytorch_half_pixel" and length == 1:
-        return np.array([-0.5])
+        return np.zeros(1)
     if coordinates == "half_pixel_symmetric":
         return have / 2 * (1 - out / length) + half_pixel
     if coordinates == "tf_crop_and_resize":

@@ -19,7 +19,7 @@ def arithmetic_of(spec: ModelSpec, x: Array, threads: int, layerwise: bool, prec
 
     tuning = Tuning(precision=Precision(precision))
     session = prepare(spec, [x], threads, layerwise, tuning=tuning)
-    if not any(text == INEXACT for _, text in session.plan.flags):
+    if not any(flag.text == INEXACT for flag in session.plan.flags):
         return NONE
     outputs = [np.empty(shape, cell) for shape, cell in session.results]
     workspace = session.acquire()

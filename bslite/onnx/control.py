@@ -218,12 +218,15 @@ class Repeated(Control):
         ends = [x if i in kept else next(changed) for i, x in enumerate(given)]
         return [*ends, *(self.stack(c, 0, d) for c, d in zip(columns, declared, strict=True))]
 
-    def stack(self, rows: Sequence[Any], axis: int, declared: Any) -> Array:
-        """Values side by side along a new axis. Of no values: of the size that the body declares, else 0."""
+    def stack(self, rows: Sequence[Any], axis: int, declared: Any, none: int = 0) -> Array:
+        """Values side by side along a new axis. Of no values: ``none`` of the size that the body declares,
+        0 where it declares none.
+        """
         if not rows:
             tensor = declared.type.tensor_type
             dims = [d.dim_value if d.HasField("dim_value") else 0 for d in tensor.shape.dim]
-            return np.zeros([0, *dims], np.dtype(dtype_name(tensor.elem_type) or "float32"))
+            dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, none)
+            return np.zeros(dims, np.dtype(dtype_name(tensor.elem_type) or "float32"))
         if len({x.shape for x in rows}) > 1:
             raise InputError(
                 f"{self.what}: values of shapes {sorted({x.shape for x in rows})} cannot be stacked"
@@ -298,8 +301,11 @@ class Scanned(Repeated):
         for i in range(stacked):
             column = [row[i] for row in rows]
             column = column[::-1] if turned[i] else column
-            column += [np.zeros_like(column[0])] * (whole - steps if column else 0)
-            joined.append(self.stack(column, axes[i], body.graph.proto.output[len(states) + i]))
+            declared = body.graph.proto.output[len(states) + i]
+            if steps < whole:
+                blank = np.zeros_like(column[0]) if column else self.stack([], 0, declared, 1)[0]
+                column += [blank] * (whole - steps)
+            joined.append(self.stack(column, axes[i], declared))
         return [*states, *joined]
 
     def _each(self, ways: Mapping[str, Any], name: str, count: int) -> Sequence[int]:

@@ -6,13 +6,15 @@ import warnings
 from collections.abc import Mapping, Set
 from typing import Any
 
+from bslite.errors import IntegerRangeError
 from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
 from bslite.onnx.graph import Graph
-from bslite.onnx.host import FIRST, HOST, key_of
+from bslite.onnx.host import FIRST, HOST, LAST, key_of
 from bslite.onnx.kinds import kind
 from bslite.onnx.pieces import ALONE, ENGINE, EVALUATED, Piece, cut, steady
+from bslite.onnx.wide import beyond
 from bslite.spec import Array
 
 SMALL = 64  # integers of an input that a piece may be specialised on the values of
@@ -127,6 +129,19 @@ class Cuts:
         if evaluated and self.fallback == "warn":
             warnings.warn(f"{error}\nONNX's reference evaluator runs these", UserWarning, stacklevel=6)
 
+    def widen(self, piece: Piece, error: IntegerRangeError, values: Mapping[str, Any]) -> None:
+        """Run in NumPy what meets integers that the engine has not. ``error``, if that cannot be."""
+        with self.lock:
+            if piece not in self.pieces:
+                return  # another thread was quicker
+            found = beyond(self.graph, piece, error, values) if piece.how == ENGINE else set[int]()
+            nodes = [self.graph.nodes[i] for i in found]
+            if not found or not all(key_of(n) in HOST or n.op_type in CONTROL for n in nodes):
+                raise error
+            self._alone |= dict.fromkeys(found, ALONE)
+            self.reasons |= dict.fromkeys(found, "integers beyond 32 bits, or beyond their type")
+            self.pieces = self._cut()
+
     def cures(self, error: NotConverted) -> bool:
         """Whether every node that a conversion of the whole graph lacks can run in a piece of its own."""
         found = error.causes.items()
@@ -140,7 +155,7 @@ class Cuts:
         plain = node.domain in ("", "ai.onnx")
         if plain and node.op_type in CONTROL:
             return ALONE
-        by_host = key_of(node) in HOST
+        by_host = key_of(node) in HOST and (roots is None or key_of(node) not in LAST)
         if by_host and (key_of(node) in FIRST or roots is None or self.repeats or place in self._late):
             return ALONE
         if roots is not None and place not in self._late:
@@ -187,7 +202,8 @@ class Cuts:
     def loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""
         with self.lock:
-            moved = {i for i in piece.places if i in self._late and key_of(self.graph.nodes[i]) in HOST}
+            keys = {i: key_of(self.graph.nodes[i]) for i in piece.places if i in self._late}
+            moved = {i for i, key in keys.items() if key in HOST and key not in LAST}
             if moved and piece in self.pieces:
                 self._alone |= dict.fromkeys(moved, ALONE)
                 self.reasons |= dict.fromkeys(moved, "a value that it needs keeps changing")

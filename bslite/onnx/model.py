@@ -30,6 +30,8 @@ class OnnxModel(OpenModel):
     `bslite.run`, `bslite.compile`, `bslite.verify` and `bslite.explain` take it in the place of a ModelSpec.
     """
 
+    divides = True
+
     def __init__(
         self, model: Any, backend: str = "cpu", threads: int | None = None, name: str | None = None
     ) -> None:

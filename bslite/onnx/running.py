@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from bslite.errors import SpecError, UnsupportedError
+from bslite.errors import IntegerRangeError, SpecError, UnsupportedError
 from bslite.frontends.common.unsupported import Unsupported
 from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
@@ -140,11 +140,21 @@ class Running:
             except NotConverted as e:
                 assert at is not None
                 self._cuts.settle(at, e, values)
+            except IntegerRangeError as e:
+                assert at is not None
+                self._cuts.widen(at, e, values)
+                self._only = None
             else:
                 return
 
     def again(self, given: Sequence[Any]) -> list[Any] | None:
         """The outputs for arrays in order, of kinds that it has run before; None if there is more to do."""
+        try:
+            return self._again(given)
+        except IntegerRangeError:  # the graph is to be cut
+            return None
+
+    def _again(self, given: Sequence[Any]) -> list[Any] | None:
         if self._only is not None:
             known = self._only.again(given)
             if known is not None or not self.cut:

@@ -58,6 +58,8 @@ class OpenModel(ABC):
     name: str
     inputs: tuple[Port, ...]
     outputs: tuple[Any, ...]
+    #: Whether `in_pieces` runs it where one ModelSpec meets integers that the engine has not.
+    divides = False
 
     @abstractmethod
     def settle(self, given: Sequence[Any]) -> Settled:

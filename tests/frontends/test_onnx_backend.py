@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from support.kept import is_full, with_room
 from support.noise import noise
-from support.onnx_models import INT64, helper, i64, image_net, model, value
+from support.onnx_models import INT64, helper, i64, image_net, inputs_like, model, untyped, value
 
-from bslite import InputError, UnsupportedError, from_onnx, run
+from bslite import InputError, UnsupportedError, compile, from_onnx, run
 from bslite.onnx import backend
 
 node = helper.make_node
@@ -85,3 +85,53 @@ def test_on_the_reference() -> None:
     x = noise(2, 3, 8, 8)
     (got,) = backend.run_model(image_net(), [x], backend="reference")
     assert np.array_equal(got, run(from_onnx(image_net()), x, backend="reference"))
+
+
+NONE, FEW = np.zeros((0, 4), np.float32), noise(3, 4)
+#: Operator, what it reads, how many of those are inputs, attributes, the results.
+EMPTY: list[tuple[str, list[Any], int, dict[str, Any], list[Any]]] = [
+    ("Expand", [FEW[:1], np.array([0, 4])], 1, {}, [NONE]),
+    ("Tile", [FEW, np.array([0, 1])], 1, {}, [NONE]),
+    ("Tile", [FEW, np.array([0, 3])], 1, {}, [np.zeros((0, 12), np.float32)]),
+    ("Tile", [FEW, np.array([2, 0])], 1, {}, [np.zeros((6, 0), np.float32)]),
+    ("Pad", [NONE, np.array([1, 0, 1, 1])], 1, {}, [np.zeros((2, 5), np.float32)]),
+    ("TopK", [FEW[:, :0], np.array([0])], 1, {}, [FEW[:, :0], np.zeros((3, 0), np.int64)]),
+    ("Resize", [FEW, "", np.float32([0.2, 2])], 1, {"mode": "linear"}, [np.zeros((0, 8), np.float32)]),
+    ("Resize", [FEW, "", "", np.array([0, 2])], 1, {}, [np.zeros((0, 2), np.float32)]),
+    ("MatMul", [FEW[:, :0], np.zeros((0, 2), np.float32)], 2, {}, [np.zeros((3, 2), np.float32)]),
+]
+
+
+@pytest.mark.parametrize(("op", "reads", "count", "given", "wants"), EMPTY)
+@pytest.mark.parametrize("first", [None, "n"])
+def test_what_is_empty(
+    op: str, reads: list[Any], count: int, given: Any, wants: list[Any], first: str | None
+) -> None:
+    """Out of something, or made something of."""
+    names = ["" if isinstance(x, str) else f"x{i}" for i, x in enumerate(reads)]
+    feed = dict(zip(names[:count], reads[:count], strict=True))
+    stored = {n: x for n, x in zip(names, reads, strict=True) if n and n not in feed}
+    outs = [f"y{i}" for i in range(len(wants))]
+    made_by = node(op, names, outs, **given)
+    made = compile(model([made_by], inputs_like(feed, first), untyped(*outs), stored, 18))(feed)
+    for got, want in zip(made.tuple(), wants, strict=True):
+        np.testing.assert_array_equal(got, want, strict=True)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_scans_of_no_steps(axis: int) -> None:
+    """States pass through; results are as large as the body says."""
+    body = helper.make_graph(
+        [node("Add", ["s", "x"], ["t"]), node("Identity", ["t"], ["o"])],
+        "body", [value("s", [2]), value("x", [2])], [value("t", [2]), value("o", [2])],
+    )  # fmt: skip
+    scan = node("Scan", ["s0", "xs"], ["last", "all"], body=body, num_scan_inputs=1, scan_output_axes=[axis])
+    feed = {"s0": noise(2), "xs": np.zeros((0, 2), np.float32)}
+    for first in (None, "n"):
+        compiled = compile(model([scan], inputs_like(feed, first), untyped("last", "all")))
+        last, every = compiled(feed).tuple()
+        np.testing.assert_array_equal(last, feed["s0"], strict=True)
+        assert every.shape == ((2, 0) if axis else (0, 2))
+        if first:
+            xs = noise(3, 2)
+            np.testing.assert_allclose(compiled(feed["s0"], xs)[0], feed["s0"] + xs.sum(0), rtol=1e-6)

@@ -294,3 +294,103 @@ def test_embeddings_say_how_long_the_sequences_are(masked: bool) -> None:
         feed | {"b": noise(8), "k" if masked else "_k": mask if masked else None},
         2,
     )
+
+
+#: Shapes, and the sizes that they become: images of channels second, last and alone, lines, a volume.
+RESIZED = [
+    ((1, 3, 6, 7), (1, 3, 13, 5)), ((2, 6, 7, 3), (2, 4, 11, 3)), ((6, 7), (9, 4)),
+    ((1, 2, 1, 9), (1, 2, 1, 5)), ((1, 2, 3, 4, 5), (1, 2, 5, 7, 9)), ((2, 3, 8), (2, 3, 5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8, np.int32])
+@pytest.mark.parametrize("mode", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
+def test_whole_numbers_resized_are_cut_as_onnxruntime_cuts_them(kind: Any, mode: str) -> None:
+    for have, want in RESIZED:
+        ends = np.iinfo(np.int16 if kind == np.int32 else kind)
+        feed = {"x": np.random.default_rng(0).integers(ends.min, ends.max + 1, have).astype(kind)}
+        how = {"mode": "linear", "coordinate_transformation_mode": mode}
+        for stored in ({"s": np.array(want)}, {"s": np.float32(np.divide(want, have) * 1.03)}):
+            if stored["s"].dtype == np.float32:
+                stored["s"][np.equal(want, have)] = 1
+            reads = ["x", "", "s"] if stored["s"].dtype == np.float32 else ["x", "", "", "s"]
+            made = made_of([helper.make_node("Resize", reads, ["y"], **how)], feed, ["y"], 13, stored)
+            theirs = ort.InferenceSession(made.SerializeToString()).run(None, feed)[0]
+            np.testing.assert_array_equal(bslite.compile(made)(feed)[0], theirs, strict=True)
+
+
+def test_sizes_that_change_do_not_take_a_resize_from_the_engine() -> None:
+    """It has a function in NumPy for whole numbers alone."""
+    node = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="linear")
+    feed = {"x": noise(1, 1, 4, 5), "s": np.array([1, 1, 5, 5])}
+    compiled = bslite.compile(made_of([node], feed, ["y"], 13))
+    for size in range(3, 12):
+        assert compiled(feed["x"], np.array([1, 1, size, 2 * size]))[0].shape == (1, 1, size, 2 * size)
+    assert all(line.startswith("engine") for line in compiled.pieces)
+    whole = {"x": np.zeros((1, 1, 4, 5), np.uint8)}
+    cubic = helper.make_node("Resize", ["x", "", "", "s"], ["y"], mode="cubic")
+    refused = bslite.compile(made_of([cubic], whole, ["y"], 13, {"s": feed["s"]}))
+    with pytest.raises(bslite.UnsupportedError, match="mode 'cubic' of uint8"):
+        refused(whole)
+
+
+@pytest.mark.parametrize("rows", [3, 20])
+@pytest.mark.parametrize("sinks", [False, True])
+def test_scores_of_keys_without_a_value(rows: int, sinks: bool) -> None:
+    """A key more for each head, whose score is 0 or given, and whose value is none."""
+    feed: dict[str, Any] = {"q": noise(2, rows, 64), "k": noise(2, rows, 32), "v": noise(2, rows, 32)}
+    feed |= {"_pk": None, "_pv": None, "l": np.full(2, rows - 1, np.int32), "t": np.array([rows], np.int32)}
+    if sinks:
+        feed |= {"_c": None, "_s": None, "_p": None, "_a": None, "sinks": noise(4)}
+    how = {"num_heads": 4, "kv_num_heads": 2, "smooth_softmax": int(not sinks)}
+    both("GroupQueryAttention", feed, outs=3, **how)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+@pytest.mark.parametrize("second", [0, 1])
+@pytest.mark.parametrize("turned", [0, 1])
+def test_products_whose_batch_stands_between_rows_and_columns(first: int, second: int, turned: int) -> None:
+    rows, columns = (5, 4) if turned else (4, 5)
+    a = noise(rows, 2, 3, columns) if first else noise(2, 3, rows, columns)
+    b = noise(5, 2, 3, 6) if second else noise(2, 3, 5, 6)
+    how = {"transBatchA": first, "transBatchB": second, "transA": turned, "alpha": 0.5}
+    both("FusedMatMul", {"a": a, "b": b}, **how)
+
+
+@pytest.mark.parametrize("zeros", [None, "whole", "float"])
+@pytest.mark.parametrize("bits", [2, 4])
+def test_products_with_weights_of_two_bits_and_of_blocks_by_index(zeros: str | None, bits: int) -> None:
+    wide, out, block = 64, 16, 32
+    rng, blocks = np.random.default_rng(0), wide // block
+    stored: dict[str, Any] = {"w": rng.integers(0, 256, (out, blocks, block * bits // 8)).astype(np.uint8)}
+    stored["s"] = np.abs(noise(out * blocks))
+    if zeros == "whole":
+        stored["z"] = rng.integers(0, 256, out * -(-blocks * bits // 8)).astype(np.uint8)
+    if zeros == "float":
+        stored["z"] = noise(out * blocks) + 2 ** (bits - 1)
+    how = {"K": wide, "N": out, "bits": bits, "block_size": block}
+    both("MatMulNBits", {"x": noise(3, wide)}, stored=stored, **how)
+    by_index = {**stored, "g": rng.permutation(np.arange(wide) // block).astype(np.int32)}
+    if zeros is None:
+        by_index = {k: by_index[k] for k in ("w", "s", "g")}
+    reads = ["x", "w", "s", "z" if zeros else "", "g"]
+    node = helper.make_node("MatMulNBits", reads, ["y"], "it", domain=MS, **how)
+    made, feed = made_of([node], {"x": noise(3, wide)}, ["y"], 17, by_index), {"x": noise(3, wide)}
+    if bits == 4 and zeros != "whole":
+        agree(made, feed)
+    else:
+        with pytest.raises(bslite.UnsupportedError, match="with g_idx, of other than 4 bits or with zero"):
+            bslite.compile(made)(feed)
+
+
+def test_one_pixel_of_pytorch_s_half_pixels_is_the_first() -> None:
+    how = {"mode": "cubic", "coordinate_transformation_mode": "pytorch_half_pixel"}
+    feed = {"x": noise(2, 3, 4, 5), "_roi": None, "_scales": None}
+    for size in ((1, 1), (1, 8), (7, 1)):
+        both("Resize", feed, opset=19, domain="", stored={"s": np.array([2, 3, *size])}, **how)
+
+
+@pytest.mark.parametrize("how", [{}, {"pads": [1, 0, 1, 1]}, {"auto_pad": "SAME_UPPER", "dilations": [1, 1]}])
+def test_pools_of_channels_last(how: dict[str, Any]) -> None:
+    feed = {"x": np.random.default_rng(0).integers(-128, 128, (2, 9, 8, 4)).astype(np.int8)}
+    both("NhwcMaxPool", feed, kernel_shape=[3, 2], strides=[2, 1], **how)

@@ -48,11 +48,12 @@ def test_multi_head_attention(bias: bool, mask: Any) -> None:
     heads("MultiHeadAttention", reads, ["y"], stored, feed, scale=0.25)
 
 
-def test_multi_head_attention_with_a_past() -> None:
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_multi_head_attention_with_a_past(unidirectional: int) -> None:
     feed = {name: noise(N, L, WIDTH) for name in "qkv"}
     feed |= {name: noise(N, HEADS, 4, WIDTH // HEADS) for name in ("pk", "pv")}
     reads = ["q", "k", "v", "", "", "", "pk", "pv"]
-    heads("MultiHeadAttention", reads, ["y", "k2", "v2"], {}, feed)
+    heads("MultiHeadAttention", reads, ["y", "k2", "v2"], {}, feed, unidirectional=unidirectional)
 
 
 def lengths_of(op: str, lengths: Any, length: Any = L, given: Any = "n", **attrs: Any) -> Any:
@@ -97,3 +98,27 @@ def test_lengths_with_sums_of_lengths(op: str) -> None:
     made, feed = lengths_of(op, [3, 5, 0], given="of the mask")
     with pytest.raises(SpecError, match=r"its mask is \[3\] for 2 sequences"):
         bslite.compile(made)(feed)
+
+
+@pytest.mark.parametrize("unidirectional", [0, 1])
+@pytest.mark.parametrize("mask", [None, "keys", "rows", "lengths"])
+def test_attention_with_a_past_in_one_tensor(unidirectional: int, mask: str | None) -> None:
+    """Each row sees the past, and of the new keys those up to its own; the present is both."""
+    stored = {"w": noise(WIDTH, 3 * WIDTH), "b": noise(3 * WIDTH)}
+    held = 4
+    masks = {
+        "keys": np.tile(np.array([0, 1, 1, 1, 1, 1, 1, 1, 0], np.int32), (N, 1)),
+        "rows": np.tril(np.ones((N, L, held + L), np.int32), held - 1),
+        "lengths": np.array([held + L, held + 2], np.int32),
+    }
+    feed = {"x": noise(N, L, WIDTH), "past": noise(2, N, HEADS, held, WIDTH // HEADS)}
+    if mask:
+        feed["m"] = masks[mask]
+    node = helper.make_node(
+        "Attention", ["x", "w", "b", "m" if mask else "", "past"], ["y", "present"], domain="com.microsoft",
+        num_heads=HEADS, unidirectional=unidirectional,
+    )  # fmt: skip
+    agree(model([node], inputs_like(feed), ["y", "present"], stored, domains={"com.microsoft": 1}), feed)
+    del feed["past"]
+    if mask is None:
+        heads("Attention", ["x", "w", "b"], ["y", "present"], stored, feed, unidirectional=unidirectional)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 from support.noise import noise
-from support.onnx_models import FLOAT, helper, model, onnx, value
+from support.onnx_models import FLOAT, helper, inputs_like, model, onnx, value
 
 import bslite
+from bslite.onnx.model import OnnxModel
 
 node, kinds = helper.make_node, onnx.TensorProto
 DOUBLE = kinds.DOUBLE
@@ -175,3 +176,149 @@ def test_the_largest_none() -> None:
         assert (values.dtype, places.dtype) == (np.float32, np.int64)
         np.testing.assert_array_equal(values, -np.sort(-x)[:, :count], strict=True)
         np.testing.assert_array_equal(places, np.argsort(-x)[:, :count], strict=True)
+
+
+EDGES = [-2, -1, 1, 3, 7]  # beside the least and the greatest number of a type
+INTEGERS = (np.uint8, np.int8, np.int16, np.int32, np.int64)
+
+
+def edges(kind: Any) -> Any:
+    """Numbers of a type: small ones, and those at its ends."""
+    ends = np.iinfo(kind)
+    return np.array([ends.min, ends.max, ends.max - 1, *(max(e, int(ends.min)) for e in EDGES)], kind)
+
+
+@pytest.mark.parametrize("kind", INTEGERS)
+@pytest.mark.parametrize("op", ["Add", "Sub", "Mul", "Neg", "Abs", "ReduceSum", "ReduceProd", "CumSum"])
+def test_integers_wrap_around(kind: Any, op: str) -> None:
+    """Two's complement, as NumPy has it; what fits before and after is the engine's as long as all fits."""
+    x, y = edges(kind), edges(kind)[::-1].copy()
+    functions = {
+        "Add": np.add(x, y), "Sub": np.subtract(x, y), "Mul": np.multiply(x, y), "Neg": np.negative(x),
+        "Abs": np.abs(x), "ReduceSum": x.sum(keepdims=True, dtype=kind), "CumSum": x.cumsum(dtype=kind),
+        "ReduceProd": x[-3:].prod(keepdims=True, dtype=kind),
+    }  # fmt: skip
+    reads = {"a": x[-3:] if op == "ReduceProd" else x}
+    if op in ("Add", "Sub", "Mul"):
+        reads["b"] = y
+    names = [*reads, "axis"] if op == "CumSum" else [*reads]
+    stored = {"axis": np.array(0)} if op == "CumSum" else {}
+    made = model([node(op, names, ["y"], name="it")], inputs_like(reads), ["y"], stored)
+    compiled = bslite.compile(made)
+    small = {name: np.ones_like(array) for name, array in reads.items()}
+    compiled(small)
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(reads)[0], functions[op], strict=True)
+    given = list(reads.values())
+    np.testing.assert_array_equal(bslite.run(OnnxModel(made), given), functions[op], strict=True)
+
+
+def test_a_number_that_wraps_is_read_as_it_is_stored() -> None:
+    """The float32 numbers beside bytes are not read where a sum of bytes is none."""
+    nodes = [node("Add", ["a", "b"], ["s"]), node("Cast", ["s"], ["y"], to=FLOAT)]
+    feed = {"a": np.uint8([200, 100, 255]), "b": np.uint8([100, 100, 1])}
+    compiled = bslite.compile(model(nodes, inputs_like(feed), ["y"]))
+    assert compiled(feed)[0].tolist() == [44, 200, 0]
+    assert compiled.pieces[0] == "NumPy: node 's' (Add): integers beyond 32 bits, or beyond their type"
+
+
+def test_casts_keep_the_low_bits() -> None:
+    x = np.array([300, -1, 2**31 + 5, -(2**40) - 3, 7], np.int64)
+    for kind in (np.uint8, np.int8, np.int32, np.int64):
+        for source in (np.int32, np.int64):
+            given = x.astype(source)
+            to = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+            compiled = bslite.compile(
+                model([node("Cast", ["x"], ["y"], to=to)], inputs_like({"x": given}), ["y"])
+            )
+            np.testing.assert_array_equal(compiled(given)[0], given.astype(kind), strict=True)
+
+
+def test_hashes_of_64_bits_choose_rows_of_a_table() -> None:
+    """What is beyond 32 bits is computed in NumPy, what the engine can beside it; in a loop's body too."""
+    nodes = [
+        node("Mul", ["x", "by"], ["p"], name="by"),
+        node("BitwiseXor", ["p", "with"], ["q"], name="with"),
+        node("Mod", ["q", "rows"], ["i"], name="rows"),
+        node("Gather", ["table", "i"], ["g"], name="pick"),
+        node("Relu", ["g"], ["y"], name="relu"),
+    ]
+    by, other = np.int64(-7046029254386353131), np.int64(0x123456789ABCDE)
+    stored = {"by": by, "with": other, "rows": np.int64(11), "table": noise(11, 4)}
+    compiled = bslite.compile(model(nodes, [value("x", ["n"], kinds.INT64)], ["y"], stored, opset=18))
+    for count in (3, 5):
+        x = np.arange(count) * 123456789
+        with np.errstate(all="ignore"):
+            rows = np.mod(np.multiply(x, by) ^ other, 11)
+        np.testing.assert_array_equal(compiled(x)[0], np.maximum(stored["table"][rows], 0), strict=True)
+    assert compiled.pieces[-1] == "engine: 2 nodes"
+    body = helper.make_graph(
+        [node("Mul", ["h", "by"], ["h2"], name="step"), node("Identity", ["c"], ["c2"])],
+        "body",
+        [value("t", [], kinds.INT64), value("c", [], kinds.BOOL), value("h", [2], kinds.INT64)],
+        [value("c2", [], kinds.BOOL), value("h2", [2], kinds.INT64)],
+    )
+    loop = [node("Loop", ["trips", "", "x"], ["y"], name="loop", body=body)]
+    for trips in (3, 300):
+        looped = model(loop, [value("x", [2], kinds.INT64)], ["y"], {"by": by, "trips": np.int64(trips)})
+        x = want = np.array([3, -5])
+        with np.errstate(all="ignore"):
+            for _ in range(trips):
+                want = want * by
+        np.testing.assert_array_equal(bslite.compile(looped)(x)[0], want, strict=True)
+
+
+def test_an_index_out_of_range_stays_an_error_of_the_engine() -> None:
+    made = model(
+        [node("Gather", ["x", "i"], ["y"])], [value("i", [2], kinds.INT64)], ["y"], {"x": noise(3, 4)}
+    )
+    compiled = bslite.compile(made)
+    for _ in range(2):
+        with pytest.raises(bslite.InputError, match="index 3 is out of range"):
+            compiled(np.array([0, 3]))
+    assert compiled.pieces == ["engine: 1 nodes"]
+
+
+def test_small_floats_and_numbers_of_16_bits() -> None:
+    """Floats of 8 bits are numbers, what is beyond them is the largest. Outputs keep their type."""
+    eight = kinds.FLOAT8E4M3FN
+    nodes = [
+        node("Cast", ["x"], ["small"], to=eight),
+        node("CastLike", ["x", "small"], ["alike"]),
+        node("DequantizeLinear", ["small", "scale"], ["y"]),
+        node("Cast", ["alike"], ["z"], to=FLOAT),
+    ]
+    x = np.array([0.1, -1.7, 500, -np.inf, 0.3], np.float32)
+    made = bslite.compile(model(nodes, [value("x", [5])], ["y", "z"], {"scale": np.float32(2)}, opset=23))(x)
+    want = np.array([0.1015625, -1.75, 448, -448, 0.3125], np.float32)
+    np.testing.assert_array_equal(made[0], 2 * want)
+    np.testing.assert_array_equal(made[1], want)
+    by_block = node("QuantizeLinear", ["x", "s"], ["q"], axis=1, block_size=2, output_dtype=kinds.INT16)
+    takes = [value("x", [1, 4]), value("s", [1, 2])]
+    words = bslite.compile(model([by_block], takes, [value("q", [1, 4], kinds.INT16)], opset=21))
+    got = words(np.float32([[1, -2.6, 1e9, 7]]), np.float32([[0.5, 2]]))[0]
+    np.testing.assert_array_equal(got, np.array([[2, -5, 32767, 4]], np.int16), strict=True)
+
+
+@pytest.mark.parametrize("kind", [kinds.INT4, kinds.UINT4, kinds.FLOAT8E5M2])
+def test_rounded_to_few_bits_and_back(kind: int) -> None:
+    nodes = [
+        node("QuantizeLinear", ["x", "s"], ["q"], output_dtype=kind),
+        node("DequantizeLinear", ["q", "s"], ["y"]),
+    ]
+    x = noise(3, 4) * 10
+    made = model(nodes, [value("x", [3, 4])], ["y"], {"s": np.float32(0.75)}, opset=21)
+    low, high = {kinds.INT4: (-8, 7), kinds.UINT4: (0, 15)}.get(kind, (-57344, 57344))
+    want = np.clip(np.rint(x / np.float32(0.75)), low, high) * np.float32(0.75)
+    got = bslite.compile(made)(x)[0]
+    if kind == kinds.FLOAT8E5M2:
+        np.testing.assert_allclose(got, x, rtol=1 / 8)
+    else:
+        np.testing.assert_array_equal(got, want, strict=True)
+
+
+def test_signs_fill_what_is_shifted() -> None:
+    shift = node("BitShift", ["a", "b"], ["y"], direction="RIGHT")
+    feed = {"a": np.array([-128, 127, -1, -64], np.int8), "b": np.array([9, 9, 8, 3], np.int8)}
+    made = bslite.compile(model([shift], inputs_like(feed), ["y"], opset=28, ir=14))(feed)
+    np.testing.assert_array_equal(made[0], np.array([-1, 0, -1, -8], np.int8), strict=True)

@@ -309,12 +309,14 @@ def resize(x, *, mode, axes, sizes, scales, coordinates, rounding, cubic_a, **op
         )  # fmt: skip
     if not bool(torch.isfinite(x).all()):
         pytest.skip("torch has no such mode to say where NaN and Inf go")
-    return torch.from_numpy(
-        onnx_resize(
-            x.numpy(), axes, sizes, scales, mode=mode, coordinate_transformation_mode=coordinates,
-            nearest_mode=rounding, cubic_coeff_a=cubic_a, **options,
-        )
-    )  # fmt: skip
+    made, how = x.numpy(), {"mode": mode, "nearest_mode": rounding, "cubic_coeff_a": cubic_a, **options}
+    if coordinates != "pytorch_half_pixel":
+        how["coordinate_transformation_mode"] = coordinates
+        return torch.from_numpy(onnx_resize(made, axes, sizes, scales, **how))
+    for axis, size in zip(axes, sizes, strict=True):  # ONNX's evaluator takes -1/2 for the one pixel, not 0
+        how["coordinate_transformation_mode"] = "asymmetric" if size == 1 else "half_pixel"
+        made = onnx_resize(made, (axis,), (size,), None, **how)
+    return torch.from_numpy(made)
 
 
 def onnx_resize(x: Array, axes: Any, sizes: Any, scales: Any, **options: Any) -> Array:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from bslite.errors import InputError
+from bslite.errors import IntegerRangeError
 from bslite.spec import ModelSpec
 
 Array = npt.NDArray[np.generic]
@@ -15,7 +15,7 @@ FLOAT, CELL, LONG = np.dtype("float32"), np.dtype("int32"), np.dtype("int64")
 
 
 def to_cells(array: Array, what: str) -> Array:
-    """``array`` as the engine keeps it. InputError, naming ``what``, where a number does not fit 32 bits."""
+    """``array`` as the engine keeps it. IntegerRangeError, naming ``what``, where 32 bits do not hold one."""
     dtype = array.dtype
     if dtype in (FLOAT, CELL):
         return array
@@ -23,7 +23,7 @@ def to_cells(array: Array, what: str) -> Array:
         least, most = _extremes(array)
         if least < LEAST or most > MOST:
             extreme = least if least < LEAST else most
-            raise InputError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
+            raise IntegerRangeError(f"{what} holds {extreme}; bslite computes with integers of 32 bits")
     return array.astype(CELL)
 
 

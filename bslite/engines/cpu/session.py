@@ -12,7 +12,6 @@ from bslite.engines.cpu.detect import detect
 from bslite.engines.cpu.job import Ints
 from bslite.engines.cpu.program import Program, kernels_for_any_shape
 from bslite.engines.cpu.workspace import Memory, Workspace
-from bslite.errors import InputError
 from bslite.plan import Const, Plan
 from bslite.plan.cpu.outside import INEXACT
 from bslite.spec import Array
@@ -116,13 +115,13 @@ class Session:
         if not workspace.flags.tobytes().strip(b"\0"):  # much faster than a reduction
             return False
         raised = np.flatnonzero(workspace.flags[:, 0])
-        found = [(*self.plan.flags[n], int(workspace.flags[n, 1])) for n in raised]
+        found = [(self.plan.flags[n], int(workspace.flags[n, 1])) for n in raised]
         workspace.flags[:] = 0
-        if any(text == INEXACT for _, text, _ in found):
+        if any(flag.text == INEXACT for flag, _ in found):
             self.repeated += 1
             return True  # what other steps found may come from that
-        for layer, text, value in found:
-            raise InputError(f"layer {layer!r}: {text.format(value=value)}")
+        for flag, value in found:
+            raise flag.error(value)
         return False
 
     def acquire(self) -> Workspace:

@@ -6,7 +6,7 @@ from typing import Any
 from bslite.arithmetic import Precision, current
 from bslite.engines.common.cells import LEAST, MOST
 from bslite.engines.cuda.engine import engine_for
-from bslite.errors import InputError
+from bslite.errors import IntegerRangeError
 from bslite.plan.core.views import channels_last, contiguous
 from bslite.plan.cuda.tuning import Tuning
 from bslite.spec import ModelSpec
@@ -100,7 +100,7 @@ def _integers(tensor: Tensor, name: str) -> Tensor:
     import torch
 
     if tensor.dtype == torch.int64 and bool(((tensor < LEAST) | (tensor > MOST)).any()):
-        raise InputError(
+        raise IntegerRangeError(
             f"input {name!r} holds {int(tensor.abs().max())}; bslite computes with integers of 32 bits"
         )
     return _like(tensor, torch.int32).copy_(tensor)

@@ -11,7 +11,7 @@ import numpy as np
 from bslite.engines.cuda.driver import Array, Driver, Graph, Memory
 from bslite.engines.cuda.library import Library, TorchCall, torch_call
 from bslite.engines.cuda.program import Ready, launches, segments
-from bslite.errors import EngineError, InputError
+from bslite.errors import EngineError
 from bslite.ops import Shape
 from bslite.plan import Const, Plan
 
@@ -194,9 +194,9 @@ class CudaSession:
         self.driver.download(found.view(np.int32), workspace.flags.address, stream)
         raised = np.flatnonzero(found[:, 0])
         if len(raised):
-            (layer, text), value = self.plan.flags[raised[0]], found[raised[0], 1]
+            flag, value = self.plan.flags[raised[0]], int(found[raised[0], 1])
             workspace.clear_flags(len(self.plan.flags), stream)
-            raise InputError(f"layer {layer!r}: {text.format(value=value)}")
+            raise flag.error(value)
 
     def acquire(self, stream: int) -> Workspace:
         """A workspace that no other run uses; ``stream`` waits for work of another stream in it."""

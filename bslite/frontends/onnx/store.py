@@ -26,6 +26,8 @@ EXACT = (
     "maximum", "minimum", "relu", "clamp", "amax", "amin", "max_pool1d", "max_pool2d", "max_pool3d", "abs",
     "neg", "sign", "add", "sub", "mul",
 )  # fmt: skip
+#: Those of which results may be no bytes.
+LEAVES = ("abs", "neg", "add", "sub", "mul")
 #: The same of integers: quotients are rounded towards zero.
 WHOLE = ("div", "fmod", "remainder", "pow")
 FOLD_FLOPS = 10**9  # more work on constants than this is left to the engine
@@ -181,9 +183,10 @@ class Store(AnyStore[Array]):
             moved = self.emit(op.name, f"{name}.centred", [around], params, **attrs)
             return self.offset(moved, point, first.dtype, name)
         floats = [self.floats(x, name) for x in inputs]
-        return self.integers(
-            self.emit(op.name, f"{name}.float32", floats, params, **attrs), first.dtype, name
-        )
+        exact = self.emit(op.name, f"{name}.float32", floats, params, **attrs)
+        if op.name in LEAVES:  # numbers that the cast refuses are not to be read beside it
+            return self.emit("cast", name, [exact], to=first.dtype)
+        return self.integers(exact, first.dtype, name)
 
     def floats(self, x: Operand, name: str) -> Operand:
         """The numbers of ``x`` as float32: exact for bytes."""

@@ -193,7 +193,8 @@ def external_path(location: str, folder: Path, what: str) -> Path:
 
 
 def unpacked(array: Array, bits: int) -> Array:
-    """Numbers of 4 or 8 bits along the last axis, of 4 bits two to a byte, the lower half first."""
+    """Numbers of 2, 4 or 8 bits along the last axis, in a byte the lowest bits first."""
     if bits == 8:
         return array
-    return np.stack([array & 15, array >> 4], -1).reshape(*array.shape[:-1], -1)
+    parts = [array >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*array.shape[:-1], -1)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bslite.errors import InputError, UnsupportedError
+from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.ops.activations import ACTIVATIONS
 from bslite.frontends.onnx.ops.arith import CHAINED, ELEMENTWISE, TOLD
 from bslite.frontends.onnx.tensors import dtype_name
@@ -94,13 +95,14 @@ def mod(a: Array, b: Array, *, fmod: int) -> Array:
 
 @host_op("BitShift")
 def bit_shift(a: Array, b: Array, *, direction: str) -> Array:
-    """Unsigned integers moved by ``b`` bits; beyond their width nothing is left."""
+    """Integers moved by ``b`` bits; beyond their width nothing is left, to the right but the sign."""
     if direction not in ("LEFT", "RIGHT"):
         raise InputError(f"direction {direction!r} is neither LEFT nor RIGHT")
     width = a.dtype.itemsize * 8
     near = np.minimum(b, b.dtype.type(width - 1))
     moved = np.left_shift(a, near) if direction == "LEFT" else np.right_shift(a, near)
-    return np.where(b < width, moved, a.dtype.type(0))
+    rest = moved if direction == "RIGHT" and a.dtype.kind == "i" else a.dtype.type(0)
+    return np.where(b < width, moved, rest)
 
 
 @host_op("IsInf")
@@ -134,5 +136,19 @@ def converted(x: Array, to: str, exact: bool) -> Array:
     """``x`` in the type ``to``, by ONNX's name of it."""
     if to == "string":
         return texts(x)
+    if to.startswith(("float8", "float4")) and x.dtype.kind not in "OU":
+        return _small_float(x, to)
     dtype = _dtype(to, exact)
     return numbers(x, dtype) if x.dtype.kind in "OU" else x.astype(dtype)
+
+
+def _small_float(x: Array, to: str) -> Array:
+    """Floats of 8 and 4 bits, the largest where a number is beyond it; by ONNX's names or NumPy's."""
+    onnx = load_onnx()
+    codes = onnx.TensorProto.DataType
+    known = {name.replace("_", "").lower(): codes.Value(name) for name in codes.keys()}  # noqa: SIM118
+    code = known.get(to.replace("_", "").removesuffix("fn")) or known.get(to.replace("_", ""))
+    if code is None or code == codes.Value("FLOAT8E8M0"):  # powers of two, which round in ways of their own
+        raise UnsupportedError(f"to {to}")
+    made: Array = onnx.numpy_helper.saturate_cast(x, onnx.helper.tensor_dtype_to_np_dtype(code))
+    return made

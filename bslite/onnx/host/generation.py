@@ -23,7 +23,8 @@ def group_query_attention(
     query: Array, key: Array | None = None, value: Array | None = None, past_key: Array | None = None,
     past_value: Array | None = None, lengths: Array | None = None, most: Array | None = None,
     cos: Array | None = None, sin: Array | None = None, places: Array | None = None,
-    added: Array | None = None, *, num_heads: int, kv_num_heads: int, scale: float = 0.0, do_rotary: int = 0,
+    added: Array | None = None, sinks: Array | None = None, *, num_heads: int, kv_num_heads: int,
+    scale: float = 0.0, do_rotary: int = 0,
     rotary_interleaved: int = 0, local_window_size: int = -1, softcap: float = 0.0,
     smooth_softmax: int = 0, kv_cache_bit_width: int = 0, k_quant_type: str = "NONE",
     v_quant_type: str = "NONE", qk_output: int = 0, threads: int | None = None, engine: bool = False,
@@ -32,13 +33,16 @@ def group_query_attention(
 
     ``query`` [N, L, heads * E], with keys and values behind it if those are left out; the past [N, kv heads,
     P, E]. ``lengths``: of each sequence with its past, less one; ``most``: the largest of them.
+    ``sinks``: of each head, the score of a key that has no value; 0 for ``smooth_softmax``.
     """
     if lengths is None or most is None:
         raise InputError("it has no lengths")
-    if smooth_softmax or qk_output or {k_quant_type, v_quant_type} != {"NONE"}:
-        raise UnsupportedError("with smooth_softmax, qk_output, or a past of integers")
+    if qk_output or {k_quant_type, v_quant_type} != {"NONE"}:
+        raise UnsupportedError("with qk_output, or a past of integers")
     if num_heads % kv_num_heads:
         raise InputError(f"{num_heads} heads, which {kv_num_heads} of keys do not divide")
+    if smooth_softmax and sinks is None:
+        sinks = np.zeros(num_heads, query.dtype)
     n, rows, width = query.shape
     if key is None or value is None:
         each = width // (num_heads + 2 * kv_num_heads)
@@ -71,8 +75,9 @@ def group_query_attention(
             store[b, :, before : before + rows] = new
         bias = None if added is None else added[min(b, len(added) - 1)]
         how: dict[str, Any] = {"scale": scale, "softcap": softcap, "window": local_window_size, "bias": bias}
+        how["sinks"] = sinks
         values = queries, present[0][b], present[1][b]
-        plain = before == 0 and bias is None and not softcap and local_window_size <= 0
+        plain = before == 0 and bias is None and not softcap and local_window_size <= 0 and sinks is None
         if engine and plain and rows >= PROMPT and query.dtype == np.float32:
             spec = _causal(num_heads, kv_num_heads, each, scale)
             made[b] = run(spec, [x[None, :, :rows].copy() for x in values], threads=threads)[0]
@@ -91,6 +96,7 @@ def _attended(
     softcap: float,
     window: int,
     bias: Array | None,
+    sinks: Array | None,
 ) -> Array:
     """[heads, L, E]: what each query takes of the keys up to its own place."""
     heads, rows, each = q.shape
@@ -107,7 +113,11 @@ def _attended(
     seen = place <= own
     if window > 0:
         seen &= place > own - window
-    weights = FUNCTIONS["softmax"](np.where(seen, scores, -np.inf).astype(q.dtype), axis=-1)
+    scores = np.where(seen, scores, -np.inf)
+    if sinks is not None:
+        column = np.broadcast_to(sinks.reshape(-1, 1, 1), (heads, rows, 1))
+        scores = np.concatenate([scores, column], -1)
+    weights = FUNCTIONS["softmax"](scores.astype(q.dtype), axis=-1)[..., :total]
     return np.asarray((weights.reshape(len(k), share * rows, total) @ values).reshape(heads, rows, each))
 
 

@@ -25,11 +25,13 @@ Function = Callable[..., Any]
 HOST: dict[str, Function] = {}
 #: Those that run here even where they could be specialised on the value they read.
 FIRST: set[str] = set()
+#: Those that run here only where the engine has not their form: it is far quicker, even with a plan a value.
+LAST: set[str] = set()
 #: Operator sets of which ONNX has the schemas.
 SCHEMAS = ("", "ai.onnx.ml")
 
 
-def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
+def host_op(*names: str, first: bool = False, last: bool = False) -> Callable[[Function], Function]:
     """Register the function of operators.
 
     One with a parameter ``op_type`` is told which it is, one with ``opset`` of which version, one with
@@ -44,6 +46,7 @@ def host_op(*names: str, first: bool = False) -> Callable[[Function], Function]:
             if HOST.setdefault(name, function) is not function:
                 raise RuntimeError(f"operator {name!r} has two functions")
         FIRST.update(names if first else ())
+        LAST.update(names if last else ())
         return function
 
     return register

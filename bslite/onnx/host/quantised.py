@@ -3,10 +3,12 @@
 import numpy as np
 
 from bslite.errors import InputError, UnsupportedError
+from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.onnx.host.node import host_op
 from bslite.spec import Array
 
+UINT8 = 2  # ONNX's number of the type
 BOTH = ("{}", "com.microsoft:{}")
 
 
@@ -28,13 +30,24 @@ def quantize_linear(
     output_dtype: int = 0, saturate: int = 1, precision: int = 0,
 ) -> Array:  # fmt: skip
     """``x / scale`` rounded, halves to even, plus the zero point, as the nearest number of its type."""
-    to = zero.dtype if zero is not None else np.dtype(dtype_name(output_dtype) if output_dtype else "uint8")
-    if to.kind not in "iu" or precision:
-        raise UnsupportedError(f"to {to}" if to.kind not in "iu" else f"with precision={precision}")
-    info = np.iinfo(to)
-    whole = np.rint(x / _along(scale, x, axis, block_size)).astype(np.float64)
+    onnx = load_onnx()
+    to = zero.dtype if zero is not None else onnx.helper.tensor_dtype_to_np_dtype(output_dtype or UINT8)
+    small = to.kind not in "iu"  # of fewer than 8 bits, or floats
+    if precision or (small and not to.name.startswith(("int", "uint", "float8_e4", "float8_e5", "float4"))):
+        raise UnsupportedError(f"with precision={precision}" if precision else f"to {to}")
+    scaled = x / _along(scale, x, axis, block_size)
+    if "float" in to.name:
+        if not saturate:
+            raise UnsupportedError(f"to {to} with saturate=0")
+        made: Array = onnx.numpy_helper.saturate_cast(scaled, to)
+        return made
+    whole = np.rint(scaled).astype(np.float64)
     if zero is not None:
-        whole = whole + _along(zero, x, axis, block_size)
+        whole = whole + _along(zero.astype(np.float64), x, axis, block_size)
+    if small:
+        made = onnx.numpy_helper.saturate_cast(whole, to)
+        return made
+    info = np.iinfo(to)
     return np.clip(whole, info.min, info.max).astype(to)
 
 
@@ -44,8 +57,8 @@ def dequantize_linear(
     output_dtype: int = 0,
 ) -> Array:  # fmt: skip
     """``(x - zero) * scale``, in the scale's type."""
-    whole = x.astype(np.int64)
+    whole = x.astype(np.float64)  # holds every integer that comes, and every small float
     if zero is not None:
-        whole = whole - _along(zero.astype(np.int64), x, axis, block_size)
+        whole = whole - _along(zero.astype(np.float64), x, axis, block_size)
     made = whole.astype(scale.dtype) * _along(scale, x, axis, block_size)
     return made.astype(dtype_name(output_dtype)) if output_dtype else made

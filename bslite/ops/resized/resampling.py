@@ -37,7 +37,7 @@ class Axis(NamedTuple):
         if coordinates == "align_corners":
             return 0.0 if length == 1 else i * last / (length - 1)
         if coordinates == "pytorch_half_pixel" and length == 1:
-            return -0.5
+            return 0.0
         if coordinates == "tf_crop_and_resize":
             if length == 1:
                 return (self.start + self.end) * last / 2

@@ -13,7 +13,7 @@ from bslite.passes.layouts import channels_second
 from bslite.plan.core.bands import Crop, Rows, hull
 from bslite.plan.core.concats import Place
 from bslite.plan.core.layouts import innermost
-from bslite.plan.core.plan import Const, Step
+from bslite.plan.core.plan import Const, Flag, Step
 from bslite.plan.core.views import NO_HALO, Buffer, Halo, View, channel_axis, contiguous, size_of
 from bslite.spec import ModelSpec
 
@@ -132,7 +132,7 @@ class Builder(Generic[M, T, S]):
         self.buffers: dict[str, Buffer] = {}
         self.consts: dict[str, Const] = {}
         self.steps: list[S] = []
-        self.flags: list[tuple[str, str]] = []
+        self.flags: list[Flag] = []
         self.layer: tuple[str, ...] = ()
         self.around: Any = None  # what a stack's builder knows of the plan around it; the target's
         self.line_sums: dict[str, View | None] = {}  # of values whose average a layer wants; None: not made
@@ -366,9 +366,11 @@ class Builder(Generic[M, T, S]):
         self.consts.setdefault(name, Const(name, *identity))
         return name
 
-    def flag(self, layer: str, text: str) -> Operand:
-        """A flag for an error in a step of ``layer``; ``{value}`` in ``text`` is a number that it gives."""
-        self.flags.append((layer, text))
+    def flag(self, layer: str, text: str, beyond: bool = False) -> Operand:
+        """A flag for an error in a step of ``layer``; ``{value}`` in ``text`` is a number that it gives.
+        ``beyond``: the error is that no integer of the engine's, or of its dtype, holds a number.
+        """
+        self.flags.append(Flag(layer, text, beyond))
         self.buffers["flags"] = Buffer("flags", FLAG_CELLS * len(self.flags), "flags")
         return self.flag_of(len(self.flags) - 1)
 

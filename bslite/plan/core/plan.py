@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from bslite.errors import InputError, IntegerRangeError
 from bslite.kernels.contracts.record import Operand, Record
 from bslite.ops import Shape
 from bslite.plan.core.views import Buffer, View
@@ -17,6 +18,21 @@ class Const:
     recipe: str
     keys: tuple[str, ...] = ()
     args: tuple[tuple[str, Any], ...] = ()
+
+
+class Flag(NamedTuple):
+    """An error that steps of ``layer`` can find in values. ``{value}`` in ``text`` is a number that comes
+    with it; ``beyond``: no integer of the engine's, or of its dtype, holds that number.
+    """
+
+    layer: str
+    text: str
+    beyond: bool = False
+
+    def error(self, value: int) -> InputError:
+        """What to raise for ``value``."""
+        message = f"layer {self.layer!r}: {self.text.format(value=value)}"
+        return IntegerRangeError(message, self.layer, value) if self.beyond else InputError(message)
 
 
 @dataclass(frozen=True)
@@ -121,7 +137,7 @@ class Plan(Generic[S]):
     places: dict[str, int] = field(default_factory=dict)  # arena buffer -> first element
     arena_size: int = 0  # elements
     scratch_size: int = 0  # elements per thread
-    flags: list[tuple[str, str]] = field(default_factory=list)  # layer, and what its flag means
+    flags: list[Flag] = field(default_factory=list)
     as_bytes: frozenset[int] = frozenset()  # places of inputs that are bytes, all others are cells
 
     def __str__(self) -> str:

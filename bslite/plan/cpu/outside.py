@@ -115,7 +115,7 @@ def inexact_flag(b: CpuBuilder, layer: Layer) -> Operand:
     """The flag of the whole plan for numbers that cannot be split; one for all layers."""
     around: Outside | None = b.around
     if around is None:
-        known = next((n for n, (_, text) in enumerate(b.flags) if text == INEXACT), None)
+        known = next((n for n, flag in enumerate(b.flags) if flag.text == INEXACT), None)
         return b.flag(layer.name, INEXACT) if known is None else b.flag_of(known)
     flag = inexact_flag(around.builder, layer)
     if "flags" not in b.buffers:

@@ -21,7 +21,7 @@ def axis_flag(b: AnyBuilder, layer: Layer, axis: int, size: int) -> Operand:
 
 def overflow_flag(b: AnyBuilder, layer: Layer) -> Operand:
     """A flag for an integer that does not fit a cell."""
-    return Operand(*b.flag(layer.name, "{value} is beyond the 32 bits of an engine's integers"))
+    return Operand(*b.flag(layer.name, "{value} is beyond the 32 bits of an engine's integers", True))
 
 
 def depth_flag(b: AnyBuilder, layer: Layer) -> Operand:

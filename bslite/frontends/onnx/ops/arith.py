@@ -22,7 +22,8 @@ def divide(a: Array, b: Array) -> Array:
     if a.dtype.kind in "iu":
         if not np.all(b):
             raise ValueError("integer division by zero")
-        return np.asarray(np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b)), a.dtype)
+        down = a // b
+        return np.asarray(down + ((down < 0) & (down * b != a)), a.dtype)
     return np.asarray(a / b)
 
 

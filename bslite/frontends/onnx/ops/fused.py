@@ -74,10 +74,15 @@ def fused_matmul(
     s: Site, a: Operand, b: Operand, *, alpha: float = 1.0, transA: int = 0, transB: int = 0,
     transBatchA: int = 0, transBatchB: int = 0,
 ) -> Operand:  # fmt: skip
-    if transBatchA or transBatchB:
-        raise Unsupported("with transBatchA or transBatchB")
+    a, b = batch_first(s, a) if transBatchA else a, batch_first(s, b) if transBatchB else b
     y = matmul(s, turned(s, a) if transA else a, turned(s, b) if transB else b)
     return y if alpha == 1 else s.inner("mul", y, s.const(np.float32(alpha), "alpha"))
+
+
+def batch_first(s: Site, x: Operand) -> Operand:
+    """``[M, batch..., K]`` as ``[batch..., M, K]``."""
+    order = [*range(1, x.rank - 1), 0, x.rank - 1]
+    return x if x.rank < 3 else permuted(s, x, order, last=False)
 
 
 def turned(s: Site, x: Operand) -> Operand:
@@ -188,22 +193,43 @@ def matmul_of_bits(
     groups: Operand | None = None, bias: Operand | None = None, *, K: int, N: int, bits: int = 4,
     block_size: int, accuracy_level: int = 0, weight_prepacked: int = 0,
 ) -> Operand:  # fmt: skip
-    """``a`` times a matrix of blocks of integers of 4 or 8 bits. ``b`` is [N, blocks, bytes]."""
-    if bits not in (4, 8) or groups is not None or weight_prepacked:
-        raise Unsupported(f"of {bits} bits, or with g_idx or weight_prepacked")
+    """``a`` times a matrix of blocks of integers of 2, 4 or 8 bits. ``b`` is [N, blocks, bytes]; ``groups``:
+    the block that each of the K numbers has its scale of, instead of that in which it lies.
+    """
+    if bits not in (2, 4, 8) or weight_prepacked:
+        raise Unsupported(f"of {bits} bits, or with weight_prepacked")
+    if groups is not None and (bits != 4 or (zeros is not None and zeros.dtype == "uint8")):
+        raise Unsupported(
+            "with g_idx, of other than 4 bits or with zero points, which onnxruntime leaves out"
+        )
     if a.shape[-1:] != (K,):
         raise SpecError(f"it takes {list(a.shape)}, its K is {K}")
     blocks = math.ceil(K / block_size)
     packed = s.array(b, "its weight").reshape(N, blocks, -1)[..., : block_size * bits // 8]
+    middle = 2.0 ** (bits - 1)
+    if zeros is None:
+        zero = np.full((N, blocks), middle, np.float32)
+    else:
+        given = s.array(zeros, "its zero points").reshape(N, -1)
+        zero = np.float32(given if given.dtype.kind == "f" else unpacked(given, bits))[:, :blocks]
+    of = None if groups is None else s.array(groups, "its g_idx").reshape(-1)[:K]
+    if of is not None and not np.array_equal(of, np.arange(K) // block_size):
+        if of.shape != (K,) or of.min() < 0 or of.max() >= blocks:
+            raise SpecError(f"g_idx {list(of.shape)}, expected {K} places of {blocks} blocks")
+        scale = s.array(scales, "its scales").reshape(N, blocks)
+        numbers = unpacked(packed.reshape(N, -1), bits)[:, :K]
+        weight = (numbers - zero[:, of]) * scale[:, of]
+        return s.emit("linear", a, params={"weight": s.const(np.float32(weight), "weight"), "bias": bias})
+    if bits == 2:  # the engine has 4
+        codes = unpacked(packed, bits)
+        packed, bits = codes[..., ::2] | codes[..., 1::2] << 4, 4
     params: dict[str, Operand | None] = {
         "weight": s.const(np.ascontiguousarray(packed), "weight"),
         "scale": s.const(s.array(scales, "its scales").reshape(N, blocks), "scale"),
         "bias": bias,
     }
-    if zeros is not None:
-        given = s.array(zeros, "its zero points").reshape(N, -1)
-        numbers = given if given.dtype.kind == "f" else unpacked(given, bits)
-        params["zero"] = s.const(np.ascontiguousarray(numbers[:, :blocks], np.float32), "zero")
+    if zeros is not None or middle != 2.0 ** (bits - 1):
+        params["zero"] = s.const(np.ascontiguousarray(zero), "zero")
     return s.emit("block_linear", a, params=params, bits=bits)
 
 

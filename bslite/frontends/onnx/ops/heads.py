@@ -17,6 +17,7 @@ from bslite.frontends.onnx.ops.moves import reshaped
 from bslite.frontends.onnx.ops.shapes import sizes_of
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Dim, Operand, fixed, product
+from bslite.spec import Array
 
 HIDDEN = -10000.0  # what is added to the score of a key that a mask hides, where the node does not say
 
@@ -28,9 +29,6 @@ def attention(
     scale: float = 0.0, mask_filter_value: float = HIDDEN, qkv_hidden_sizes: Sequence[int] | None = None,
 ) -> Any:  # fmt: skip
     """``x`` [N, L, D] times ``weight`` [D, q + k + v], the three parts of which are attention's inputs."""
-    if past is not None:
-        raise Unsupported("with a past of its own: keys and values in one tensor")
-    s.used_only(0)
     width = fixed(weight.shape[-1], "the width of its weight")
     sizes = list(qkv_hidden_sizes or [width // 3] * 3)
     if len(sizes) != 3 or sum(sizes) != width:
@@ -38,7 +36,36 @@ def attention(
     made = matmul(Site(s.store, f"{s.name}.qkv", "MatMul", 13, [True]), x, weight)
     made = made if bias is None else s.inner("add", made, bias)
     q, k, v = parts_of(s, made, sizes, num_heads)
-    return attended(s, q, k, v, mask, added, bool(unidirectional), scale, mask_filter_value)
+    causal = bool(unidirectional)
+    if past is not None:
+        if past.rank != 5 or past.shape[0] != 2:
+            raise SpecError(f"its past is {list(past.shape)}, expected [2, N, heads, rows, features]")
+        before = [
+            reshaped(s, s.inner("slice", past, axis=0, start=i, stop=i + 1), past.shape[1:], last=False)
+            for i in (0, 1)
+        ]
+        k, v = (s.inner("concat", *pair, axis=2) for pair in zip(before, (k, v), strict=True))
+        if causal:
+            late = hidden_behind(s, q, k)
+            added, causal = late if added is None else s.inner("add", added, late), False
+    made = attended(s, q, k, v, mask, added, causal, scale, mask_filter_value)
+    if not any(s.used[1:2]):
+        return made, None
+    both = [reshaped(s, x, (1, *x.shape), last=False) for x in (k, v)]
+    return made, s.inner("concat", *both, axis=0)
+
+
+def hidden_behind(s: Site, q: Operand, k: Operand) -> Operand:
+    """What is added to scores ``[1, 1, rows, keys]`` where the last row sees all keys, each before it one
+    less.
+    """
+
+    def made(of_q: Array, of_k: Array) -> Array:
+        rows, keys = int(of_q[2]), int(of_k[2])
+        seen = np.tri(rows, keys, keys - rows, dtype=bool)
+        return np.where(seen, np.float32(0), np.finfo(np.float32).min)[None, None]
+
+    return s.compute(made, sizes_of(q, s), sizes_of(k, s))
 
 
 def parts_of(s: Site, made: Operand, sizes: Sequence[int], num_heads: int) -> list[Operand]:
@@ -61,8 +88,6 @@ def multi_head_attention(
     """q, k and v [N, L, heads * E], or k and v [N, heads, L, E]. Also gives keys and values with the past."""
     if key is None or value is None or query.rank != 3 or {key.rank, value.rank} - {3, 4}:
         raise Unsupported("with query, key and value in one tensor")
-    if past_key is not None and unidirectional:
-        raise Unsupported("with a past and unidirectional=1")
     given, parts = (query, key, value), []
     starts = np.cumsum([0, *(fixed(x.shape[-1], "its width") for x in given)]).tolist()
     for i, x in enumerate(given):
@@ -73,6 +98,9 @@ def multi_head_attention(
     q, k, v = parts
     if past_key is not None and past_value is not None:
         k, v = s.inner("concat", past_key, k, axis=2), s.inner("concat", past_value, v, axis=2)
+        if unidirectional:
+            late, unidirectional = hidden_behind(s, q, k), 0
+            added = late if added is None else s.inner("add", added, late)
     made = attended(s, q, k, v, mask, added, bool(unidirectional), scale, mask_filter_value)
     return made, k, v, None
 

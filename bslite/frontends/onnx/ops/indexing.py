@@ -52,6 +52,8 @@ def top_k(
     axis, count = axis_of(axis, x.rank), int(s.number(k, "its k"))
     if count == 0 and isinstance(x, Value):
         return nothing_left(s, x, axis), nothing_left(s, x, axis, "int64")
+    if count == 0:
+        return s.compute(lambda a: a.take([], axis), x), s.compute(lambda a: np.int64(a.take([], axis)), x)
     indices = s.inner("topk", x, k=count, axis=axis, largest=bool(largest))
     return s.emit("gather_elements", x, indices, axis=axis) if s.used[0] else None, indices
 

@@ -26,12 +26,30 @@ from bslite.frontends.onnx.ops.quantized import (
     quantized,
 )
 from bslite.frontends.onnx.ops.recurrent import ordered, recurrent
-from bslite.frontends.onnx.ops.windows import avg_pool
+from bslite.frontends.onnx.ops.windows import avg_pool, max_pool
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.values import Const, Operand, fixed
 from bslite.spec import Array
 
 Ints = Sequence[int]
+
+
+@onnx_op("com.microsoft:NhwcMaxPool")
+def max_pool_of_channels_last(
+    s: Site, x: Operand, *, kernel_shape: Ints, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: Ints | None = None, pads: Ints | None = None, strides: Ints | None = None,
+) -> Operand:  # fmt: skip
+    """[N, H, W, C]: the largest of each window."""
+    if x.rank < 3:
+        raise SpecError(f"its input {list(x.shape)} has no image")
+    last = x.rank - 1
+    planes = permuted(s, x, (0, last, *range(1, last)), last=False)
+    pool = Site(s.store, f"{s.name}.pool", "MaxPool", 12, [True])
+    made = max_pool(
+        pool, planes, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape,
+        pads=pads, strides=strides,
+    )  # fmt: skip
+    return permuted(s, made, (0, *range(2, last + 1), 1))
 
 
 def number(s: Site, x: Operand | None) -> Operand | None:

@@ -13,8 +13,9 @@ from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.arith import is_known
 from bslite.frontends.onnx.ops.moves import axes_of, reshaped
 from bslite.frontends.onnx.ops.shapes import checked
+from bslite.frontends.onnx.ops.slices import nothing_left
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Dim, Operand, Value
+from bslite.frontends.onnx.values import Dim, Operand, Value, fixed
 from bslite.spec import Array
 
 
@@ -32,14 +33,16 @@ def expanded(s: Site, x: Operand, want: Sequence[Dim]) -> Operand:
     target = [h if w == 1 else w for h, w in zip(have, want, strict=True)]
     if tuple(target) == x.shape:
         return x
+    if 0 in target and not any(isinstance(d, tuple) for d in target):
+        return s.const(np.zeros([fixed(d, "a size") for d in target], x.dtype))
     if isinstance(x, Value) and isinstance(target[0], tuple) and have[0] == 1:
         like = [i for i in s.store.inputs if i.rank and i.shape[0] == target[0]]
         if like:
             row = reshaped(s, x, have, last=False)
-            fixed = list(target[1:]) == list(have[1:])
-            x = (s.emit if fixed else s.inner)("repeat_batch", row, like[0])
+            done = list(target[1:]) == list(have[1:])
+            x = (s.emit if done else s.inner)("repeat_batch", row, like[0])
             have = x.shape
-            if fixed:
+            if done:
                 return x
     if any(isinstance(t, tuple) and t != h for t, h in zip(target, have, strict=True)):
         raise Varies("it repeats along a free size")
@@ -57,6 +60,8 @@ def tile(s: Site, x: Operand, repeats: Operand) -> Operand:
     pairs = list(zip(x.shape, times, strict=True))
     if any(isinstance(t, tuple) for t in times) and all(1 in pair for pair in pairs):
         return expanded(s, x, [t if d == 1 else d for d, t in pairs])
+    if 0 in times and isinstance(x, Value):
+        return tile(s, nothing_left(s, x, times.index(0)), repeats)
     return s.emit("tile", x, repeats=tuple(s.ints(repeats, "its repeats")))
 
 

@@ -4,12 +4,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from bslite.errors import SpecError
 from bslite.frontends.common.unsupported import Varies
 from bslite.frontends.onnx.builders import onnx_op
 from bslite.frontends.onnx.ops.moves import axes_of
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.values import Dim, Operand, at
+from bslite.frontends.onnx.values import Dim, Operand, at, fixed
+from bslite.spec import Array
 
 
 @onnx_op("Upsample")
@@ -36,7 +39,7 @@ def resize(
     if not by and to is None:
         raise SpecError("it has neither scales nor sizes")
     if to is not None and keep_aspect_ratio_policy != "stretch" and len(to) == len(over):
-        to = _in_proportion([x.shape[a] for a in over], to, keep_aspect_ratio_policy)
+        to = in_proportion([x.shape[a] for a in over], to, keep_aspect_ratio_policy)
     more: dict[str, Any] = {"antialias": bool(antialias)}
     if mode == "cubic":
         more |= {"cubic_a": cubic_coeff_a, "exclude_outside": bool(exclude_outside)}
@@ -50,7 +53,7 @@ def resize(
     return _resize(s, x, mode, over, by or None, to, coordinate_transformation_mode, nearest_mode, **more)
 
 
-def _in_proportion(have: list[Dim], want: list[Dim], policy: str) -> list[Dim]:
+def in_proportion(have: Sequence[Dim], want: Sequence[Dim], policy: str) -> list[Dim]:
     """The sizes if all axes have one scale: the least or the largest of those asked for."""
     ratios = [at(w, 0) / at(h, 0) for h, w in zip(have, want, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
@@ -75,6 +78,8 @@ def _resize(
         return x
     if scales is None and any(isinstance(g, tuple) for g in given):
         given, scales = _ratios(s, [x.shape[a] for a in axes], given), []
+    if (empty := _nothing(x, axes, given, scales is not None)) is not None:
+        return s.const(empty)
     if x.rank == 4 and 1 in axes and not {0, 3}.intersection(axes) and coordinates != "tf_crop_and_resize":
         image, after = s.emit("permute", x, order=(0, 3, 1, 2)), [a + 1 for a in axes]  # channels are last
         by, to = (None, list(given)) if scales is None else (list(given), None)
@@ -90,6 +95,16 @@ def _resize(
     return s.emit(
         "resize", x, mode=mode, axes=tuple(axes), coordinates=coordinates, rounding=rounding, **how, **more
     )
+
+
+def _nothing(x: Operand, axes: list[int], given: Sequence[Any], by_scales: bool) -> Array | None:
+    """The result, where an axis has nothing left of it; None where each has."""
+    if any(isinstance(d, tuple) for d in (*x.shape, *given)):
+        return None
+    out = list(x.shape)
+    for a, g in zip(axes, given, strict=True):
+        out[a] = math.floor(fixed(x.shape[a], "a size") * g) if by_scales else g
+    return np.zeros(out, x.dtype) if min(out) == 0 else None
 
 
 def _as_upsample(mode: str, coordinates: str, rounding: str) -> dict[str, Any] | None:

@@ -206,7 +206,7 @@ def _packed(
 
 def lengths_flag(b: CpuBuilder, layer: Layer, steps: int) -> Operand:
     """The flag that a length of a sequence raises if it is wrong."""
-    return b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}")
+    return b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}", beyond=True)
 
 
 def table(b: CpuBuilder, offsets: tuple[int, ...]) -> Operand:

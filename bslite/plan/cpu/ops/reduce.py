@@ -84,7 +84,7 @@ def lower_reduction(b: CpuBuilder, layer: Layer) -> None:
         target = b.fresh(sizes, kept.index(inner), NO_HALO)
     count = size_of(tuple(shape[a] for a in axes))
     integers = not arg and b.dtypes[layer.name] != "float32"
-    flag = b.flag(layer.name, BEYOND) if integers else x.start
+    flag = b.flag(layer.name, BEYOND, beyond=True) if integers else x.start
     results = _Results(count, divisor(layer, count), int(node.attrs.get("last", False)))
     function = Reduction(node.op, inner in axes, integers)
     if not integers and (cut := _parts(b, node.op, x, axes, kept, inner)) is not None:

@@ -79,7 +79,8 @@ def lower_recurrent(b: CudaBuilder, layer: Layer) -> None:
             fill_step(b, cell, 0.0)
     flag = inputs.start  # not read without lengths
     if lengths is not None:
-        flag = Operand(*b.flag(layer.name, f"sequence length {{value}} is not between 1 and {steps}"))
+        text = f"sequence length {{value}} is not between 1 and {steps}"
+        flag = Operand(*b.flag(layer.name, text, beyond=True))
     peephole = node.params.get("peephole")
     run = _Run(
         Recurrent(op, hidden, features, steps, batch),

@@ -72,7 +72,7 @@ def _reduce(b: CudaBuilder, layer: Layer, x: View, y: View, axes: Sequence[int],
     common = (results, count, kept_axes, to, reduced, by)
     if not place and b.dtypes[layer.name] != "float32":
         variant = replace(variant, name=f"int_{name}", last_of=0)
-        integers = ReduceIntegers(x.start, y.start, *common, b.flag(layer.name, BEYOND))
+        integers = ReduceIntegers(x.start, y.start, *common, b.flag(layer.name, BEYOND, True))
         launch(b, integers, variant, [blocks], [threads], [x], [y])
         return True
 

@@ -34,7 +34,7 @@ def elementwise_layer(b: AnyBuilder, layer: Layer, function: str, fails: str | N
     """Append ``function`` of the layer's inputs, then its activation. ``fails``: the message of its flag."""
     operands = [b.values[name] for name in layer.node.inputs]
     y = b.write(layer.name, like=operands)
-    flag = b.flag(layer.name, fails) if fails else None
+    flag = b.flag(layer.name, fails, beyond=True) if fails else None
     b.target.elementwise_step(b, function, operands, y, activation(layer.activation), flag)
 
 
@@ -123,7 +123,8 @@ def _check_bytes(b: AnyBuilder, name: str, to: str, fails: str) -> None:
     for function, number in (("int_sub", 128 * (to == "uint8")), ("int_mul", 2**24)):
         if number:
             y, constant = b.dense(x.shape), View(b.const("integer", value=number), 0, (), ())
-            b.target.elementwise_step(b, function, [x, constant], y, IDENTITY, b.flag(name, fails))
+            flag = b.flag(name, fails, beyond=True)
+            b.target.elementwise_step(b, function, [x, constant], y, IDENTITY, flag)
             x = y
 
 

@@ -20,7 +20,7 @@ def lower_cumulative(b: AnyBuilder, layer: Layer) -> None:
     flag = None
     if b.dtypes[layer.name] != "float32":
         what = "sum" if sums else "product"
-        flag = b.flag(layer.name, f"a {what}, {{value}}, does not fit 32 bits")
+        flag = b.flag(layer.name, f"a {what}, {{value}}, does not fit 32 bits", beyond=True)
     running = Running.SUM if sums else Running.PRODUCT
     row_layer(b, layer, RunningWork(running, attrs["exclusive"], attrs["reverse"], flag), axis_of(b, layer))
 
