@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 SYMBOLIC = ("SymInt", "SymFloat", "SymBool")
 
 
+def _is_open(number: Any) -> bool:
+    """Whether a number is computed from a free size."""
+    return type(number).__name__ in SYMBOLIC or bool(getattr(number, "free_symbols", ()))
+
+
 class Site(AnySite):
     """What a builder is given. ``shapes``: of the operation's results, as values lie (complex numbers as
     pairs along a last axis); ``shape``: of the first.
@@ -54,9 +59,7 @@ class Site(AnySite):
     ) -> Value:  # fmt: skip
         for key, value in attrs.items():
             each = value if isinstance(value, (list, tuple)) else (value,)
-            if any(
-                type(v).__name__ in SYMBOLIC for v in each
-            ):  # int() of one would fix it in all of the graph
+            if any(map(_is_open, each)):  # int() of one would fix it in all of the graph
                 raise Varies(f"its {key} depends on a free size")
         name = self.names.layer(self.node, op) if inner is None else self.names.part(self.node, op)
         given = {role: p for role, p in (params or {}).items() if p is not None}
