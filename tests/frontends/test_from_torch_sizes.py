@@ -209,6 +209,7 @@ def test_values_computed_from_the_batch(function: Any) -> None:
         lambda x, p: x.flatten().sort()[0].view(-1, 4) + p.sum(),
         lambda x, p: x + torch.arange(0.5, x.shape[0], 0.5).relu().sum(),
         lambda x, p: x.roll(x.shape[0] - 1, 0),
+        lambda x, p: F.glu(torch.cat([x, x.flip(0)]), 0),
     ],
 )
 def test_operations_that_know_the_batch_as_a_number_only(function: Any) -> None:

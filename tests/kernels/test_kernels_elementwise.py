@@ -8,7 +8,10 @@ from support.graphs import Graph, one_op
 from support.kernel_checks import CHANNELS, check, ran
 from support.noise import noise
 
+import bslite
 from bslite import reference
+from bslite.engines.cpu.engine import prepare
+from bslite.plan.cpu.elementwise import LINE
 from bslite.spec import ModelSpec
 
 
@@ -150,3 +153,54 @@ def test_first_and_last_of_equals_and_nan() -> None:
         spec = one_op(op, x, axis=1, last=last)
         np.testing.assert_array_equal(ran(spec, x), want)
         np.testing.assert_array_equal(reference.run(spec, [x])[0], want)
+
+
+#: Elementwise lines of few channels, where an operand is the same for each of them.
+OPERANDS = {
+    "mean": lambda x, few: [x, few],
+    "first": lambda x, few: [few, x],
+    "picked": lambda x, few: [x > 0, few, x],
+    "all": lambda x, few: [few > 0, x, few[::-1].copy()],
+    "one value": lambda x, few: [x > 0, few, few[:1]],
+}
+
+
+def steps_of(spec: Any, inputs: list[Any]) -> list[Any]:
+    cells = [x.astype(np.int32) if x.dtype == bool else x for x in inputs]
+    return [step.record for step in prepare(spec, cells, 2, False).plan.steps]
+
+
+@pytest.mark.parametrize("operands", OPERANDS)
+@pytest.mark.parametrize("channels", [2, 3, 5, 7, 12])
+@pytest.mark.parametrize("lines", [(1, 96), (5, 31), (2, 7, 64), (1009,), (6,)], ids=str)
+def test_lines_of_few_channels(operands: str, channels: int, lines: tuple[int, ...]) -> None:
+    """The bits of each line alone, for any number of threads, whether they can be joined or not."""
+    x, few = noise(*lines, channels), noise(channels)
+    inputs = OPERANDS[operands](x, few)
+    spec = one_op("where" if len(inputs) == 3 else "sub", *inputs)
+    want = reference.run(spec, inputs, np.float32)[0]
+    for threads in (1, 2):
+        assert bslite.run(spec, inputs, threads=threads).tobytes() == want.tobytes()
+    for record in steps_of(spec, inputs):
+        assert record.loops.channels <= LINE
+        assert set(record.again) <= {0, channels}
+        joined = record.loops.channels // channels
+        assert bool(any(record.again)) == (joined > 1)
+
+
+def test_which_lines_are_joined() -> None:
+    """As many as divide them, if what comes again is read several times."""
+    few, one = noise(3), noise(1)
+
+    def channels(x: Any, other: Any, op: str = "sub") -> tuple[int, ...]:
+        (record,) = steps_of(one_op(op, x, other), [x, other])
+        return record.loops.channels, *record.again
+
+    assert channels(noise(96 * 16, 3), few) == (3 * 64, 0, 3, 0)
+    assert channels(few, noise(96 * 16, 3)) == (3 * 64, 3, 0, 0)
+    assert channels(noise(1009, 3), few) == (3, 0, 0, 0)  # a prime
+    assert channels(noise(8, 3), few) == (3, 0, 0, 0)  # too few lines
+    assert channels(noise(1500, 3), noise(1500, 1)) == (3, 0, 0, 0)  # another for each line
+    assert channels(noise(2, 960, 3), noise(2, 1, 3)) == (3, 0, 0, 0)  # another for each image
+    assert channels(noise(96, 64), noise(64)) == (64, 0, 0, 0)
+    assert channels(noise(96, 3), one)[1:] == (0, 0, 0)

@@ -19,6 +19,7 @@ from bslite.plan.cpu.sharing import item_count
 from bslite.plan.cpu.step import CpuBuilder, step
 from bslite.plan.shared.elementwise import in_plain_order
 
+LINE = 256  # cells of a line at most that is made of several
 #: Cycles of a register of results, where they differ from four.
 CYCLES = {
     **dict.fromkeys(("copy", "affine", "add", "mul"), 2.0),
@@ -76,29 +77,31 @@ def _step(
         _step(b, function, copies, made, act, flag)
         b.copy(made, y)
         return
-    loops, inner, items = how
+    loops, inner, again, items = how
     epilogue = Epilogue.of(act)
     maps = function == "copy" and inner[0] and epilogue.after.activation is not None
     record = Elementwise(
-        *(v.start for v in views), y.start, flag or views[0].start, loops, *inner,
+        *(v.start for v in views), y.start, flag or views[0].start, loops, *inner, again,
         None if maps else Function(function), epilogue,
     )  # fmt: skip
-    step(b, record, items, list(operands), [y])
+    step(b, record, items, list(operands), [y], scratch=3 * loops.channels if any(again) else 0)
     note_scaled(b, function, operands, y, act)
 
 
 @functools.lru_cache(4096)
 def _loops(
     machine: Machine, shape: Shape, strides: tuple[Shape, ...], cycles: float
-) -> tuple[Loops, list[int], int] | None:
-    """The loops over values of these strides, the last of them the result's; the strides along lines; the
-    number of items. None for more axes than the kernel has.
+) -> tuple[Loops, list[int], tuple[int, ...], int] | None:
+    """The loops over values of these strides, the last of them the result's; the strides along lines; of each
+    operand how many cells come again along a line, or 0; the number of items. None for more axes than the
+    kernel has.
     """
     sizes, runs = merged_axes(shape, strides, by=3)
     if len(sizes) > Elementwise.AXES:
         return None
     if not sizes or any(run[-1] not in (0, 1) for run in runs[:3]) or runs[3][-1] != 1:
         sizes, runs = [*sizes, 1], [[*run, 1] for run in runs]
+    sizes, runs, again = _longer_lines(machine.lanes, sizes, runs)
     sizes, runs = split_for_items(sizes, runs, 2 * machine.threads, 1 << 14)
     inner = [run[-1] for run in runs[:3]]
     total = size_of(shape)
@@ -109,5 +112,34 @@ def _loops(
     return (
         Loops(tuple(sizes[:-1]), sizes[-1], *(in_bytes(run[:-1]) for run in runs)),
         inner,
+        again,
         sizes[0] * sizes[1],
+    )
+
+
+def _longer_lines(
+    lanes: int, sizes: list[int], runs: list[list[int]]
+) -> tuple[list[int], list[list[int]], tuple[int, ...]]:
+    """Several lines of few channels as one, where some operands are the same for all lines (the mean of each
+    channel, less which an image with its channels last is): these come again so often. With how many cells of
+    each operand do so.
+    """
+    none = (0, 0, 0)
+    if len(sizes) < 2 or sizes[-1] >= 2 * lanes:
+        return sizes, runs, none
+    lines, few = sizes[-2:]
+    same = [run[-1] == 1 and few > 1 and not any(run[:-1]) for run in runs]
+    if same[3] or not any(same):
+        return sizes, runs, none
+    if not all(s or run[-2:] in ([few, 1], [0, 0]) for s, run in zip(same, runs, strict=True)):
+        return sizes, runs, none
+    most = min(LINE // few, lines // 4)  # what is written out is read several times
+    joined = max((n for n in range(1, most + 1) if lines % n == 0), default=1)
+    if joined * few < 4 * lanes:
+        return sizes, runs, none
+    ends = [run[-2] * joined for run in runs]
+    return (
+        [*sizes[:-2], lines // joined, few * joined],
+        [[*run[:-2], end, run[-1]] for run, end in zip(runs, ends, strict=True)],
+        tuple(few * s for s in same[:3]),
     )

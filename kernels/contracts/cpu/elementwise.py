@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from bslite.kernels.contracts.cpu.epilogue import Epilogue
-from bslite.kernels.contracts.record import Four, Operand, Record, StepRecord, Variant
+from bslite.kernels.contracts.record import Four, Operand, Record, StepRecord, Three, Variant
 
 
 class Function(Variant):
@@ -28,7 +28,8 @@ class Elementwise(StepRecord, kernel="elementwise"):
     function ``y = activation(x)``, in one pass.
 
     y is contiguous along the channels; so is an operand whose ``_inner`` is 1, and one with 0 is one value. A
-    result that does not fit a cell raises ``flag``.
+    result that does not fit a cell raises ``flag``. An operand with ``again`` is so many cells, the same for
+    every line, that come again and again along it: the kernel writes them out in scratch memory first.
     """
 
     AXES: ClassVar[int] = 5  # loops, including the channels
@@ -42,5 +43,6 @@ class Elementwise(StepRecord, kernel="elementwise"):
     x_inner: int
     z_inner: int
     w_inner: int
+    again: Three
     function: Function | None
     epilogue: Epilogue

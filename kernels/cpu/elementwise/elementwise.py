@@ -123,6 +123,16 @@ def _by_cells(name):
     return Kernel(apply, f"elementwise_{name}", 7)
 
 
+@register_jitable
+def _again(source, target, cells, channels):
+    """Writes ``channels`` cells to ``target``, those of ``source`` again and again. Returns ``target``."""
+    k = 0
+    for i in range(channels):
+        store_cell(target + 4 * i, load_cell(source + 4 * k))
+        k = 0 if k + 1 == cells else k + 1
+    return target
+
+
 @step_kernel(Elementwise)
 def elementwise(step, bases, item, scratch):
     """Computes all channels of all (i2, i3) of one (i0, i1)."""
@@ -131,6 +141,12 @@ def elementwise(step, bases, item, scratch):
     x = s.x + i0 * s.x0 + i1 * s.x1
     z = s.z + i0 * s.z0 + i1 * s.z1
     w = s.w + i0 * s.w0 + i1 * s.w1
+    if s.again0:
+        x = _again(x, scratch, s.again0, s.channels)
+    if s.again1:
+        z = _again(z, scratch + 4 * s.channels, s.again1, s.channels)
+    if s.again2:
+        w = _again(w, scratch + 8 * s.channels, s.again2, s.channels)
     y = s.y + i0 * s.y0 + i1 * s.y1
     function, activation, flag = s.function, s.activation, s.flag
     pixels, channels, x3, z3, w3, y3 = s.n3, s.channels, s.x3, s.z3, s.w3, s.y3
