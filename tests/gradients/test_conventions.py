@@ -90,6 +90,7 @@ OF_TWO: dict[str, Callable[..., Any]] = {
         for name in ("maximum", "minimum", "max", "fmax", "fmin", "fmod", "remainder", "atan2", "copysign")
     },
     "div": lambda x, y: x / y,
+    "floor of quotients": lambda x, y: torch.div(x, y, rounding_mode="floor"),
     "pow": torch.pow,
     "xlogy": lambda x, y: torch.xlogy(x, y.abs() + 0.25),
     "x log y": lambda x, y: torch.xlogy(x, y + 0.25),

@@ -152,7 +152,7 @@ ELEMENTWISE = [
         "div, floor",
         lambda x: torch.div(x, 0.7, rounding_mode="floor"),
         IMAGE,
-        "fmod less less xor not_equal and sub div cast sub div round mul equal where equal where",
+        "fmod less less xor not_equal and sub div cast sub div trunc round mul equal where equal where",
     ),
     fn("div, trunc", lambda x: torch.div(x, 0.7, rounding_mode="trunc"), IMAGE, "div trunc"),
     fn("powers", lambda x: x**3 + x.abs() ** 0.5, IMAGE, "mul mul abs sqrt add"),

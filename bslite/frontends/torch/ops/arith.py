@@ -127,7 +127,7 @@ def _floored(s: Site, a: Operand, b: Operand) -> Value:
     below = inner(s, "and", inner(s, "not_equal", rest, zero), unlike)
     even = inner(s, "div", inner(s, "sub", a, rest), b)
     down = inner(s, "sub", even, converted(s, below, "float32"))
-    plain = inner(s, "div", a, b)  # infinite, or no number
+    plain = inner(s, "trunc", inner(s, "div", a, b))  # infinite, or no number; its slope is 0
     rounded = inner(s, "round", down)
     signed = inner(s, "mul", plain, zero)  # a zero with the sign of the quotient
     rounded = inner(s, "where", inner(s, "equal", rounded, zero), signed, rounded)
