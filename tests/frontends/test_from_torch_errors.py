@@ -55,7 +55,6 @@ def test_forms_behind_what_is_unsupported_are_looked_at() -> None:
         (lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True), "more than its first result is used"),
         (lambda x: x.clamp(float("nan"), 1), "a bound is NaN"),
         (lambda x: x.round(decimals=2), "decimals=2"),
-        (lambda x: torch.linalg.vector_norm(x, 0), "of order 0"),
         (lambda x: F.batch_norm(x, x[0, :, 0, 0], x[0, :, 1, 0]), "its running_mean is computed from the"),
         (lambda x: F.batch_norm(x, x[0, :, 0, 0], x[0, :, 1, 0], training=True), "the running statistics"),
         (lambda x: F.dropout(x, training=True), "called with training=True"),
