@@ -12,10 +12,11 @@ import numpy as np
 
 from bslite.errors import InputError, SpecError
 from bslite.frontends.onnx.attributes import by_schema, resolve
+from bslite.frontends.onnx.control import passes
 from bslite.frontends.onnx.schemas import check_arity, find_schema
 from bslite.frontends.onnx.tensors import dtype_name
 from bslite.frontends.onnx.walk import name_of
-from bslite.onnx.chunks import of_loop, of_scan, passes, steps_at_once
+from bslite.onnx.chunks import LEAST, STEPS, of_loop, of_scan, steps_at_once
 from bslite.onnx.graph import Graph
 from bslite.onnx.invariant import unchanged, without
 from bslite.onnx.met import MOST_MET
@@ -34,6 +35,10 @@ class Inner(Protocol):
     @property
     def plain(self) -> bool:
         """Whether it is one piece of the engine's, in which nothing is the same in every step."""
+
+    @property
+    def operations(self) -> int:
+        """Those of its largest model so far."""
 
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs for the values that the graph takes and captures."""
@@ -62,7 +67,7 @@ class Control(ABC):
 
     def inside(self) -> Iterator[Inner]:
         """The graphs that were taken so far."""
-        return iter(self._inner.values())
+        return iter(list(self._inner.values()))
 
     @abstractmethod
     def __call__(self, values: Mapping[str, Any]) -> list[Any]:
@@ -87,9 +92,9 @@ class Control(ABC):
         return False
 
     def at_once(self, body: Inner) -> int:
-        """How many steps of ``body`` a call may take; 0: one."""
+        """How many steps of ``body``, which has run, a call may take; 0: one."""
         if self._at_once is None:
-            self._at_once = steps_at_once(body.graph.proto)
+            self._at_once = steps_at_once(body.operations)
         return self._at_once
 
     def many(self, body: Inner, steps: int, sequences: int) -> Inner:
@@ -130,18 +135,21 @@ class Ahead:
 
     Such a call is planned for the sizes of all that it reads, which takes as long as many steps one by one:
     so the loop is long, or goes through such sizes again. ``around``: the values that its body captures.
-    ``sequences``: how many a Scan goes through; 0: it is a Loop.
+    ``sequences``: what a Scan goes through, along axis 0; none: it is a Loop.
     """
 
-    def __init__(self, control: Control, body: Inner, around: Mapping[str, Any], sequences: int = 0) -> None:
-        self._control, self._body, self._around, self._sequences = control, body, around, sequences
-        self._steps = control.at_once(body)
+    def __init__(
+        self, control: Control, body: Inner, around: Mapping[str, Any], sequences: Sequence[Array] = ()
+    ) -> None:
+        self._control, self._body, self._around = control, body, around
+        self._sequences, self._slices = len(sequences), [x[:1] for x in sequences]
+        self._steps = STEPS  # and fewer of a large body, known when it has run
         self._seen: list[Any] = []  # the kinds of states after each step
         self._settled = False
 
     def ready(self, states: Sequence[Any], left: int) -> int:
         """How many steps to take in a call, of those that are ``left``; 0: one as usual."""
-        if left < self._steps or not self._steps:
+        if not self._steps or left < (self._steps if self._settled else LEAST):
             return 0
         if not self._settled:
             self._seen.append(_kinds(states))
@@ -154,9 +162,13 @@ class Ahead:
         first, *others = self._seen[1:]
         if first is None or any(kinds != first for kinds in others):
             return False
-        if left < 2 * self._steps or not self._body.plain:
+        if not self._body.plain:
             return False
-        return self._control.met((first, _kinds(self._around.values()))) or left >= LONG
+        self._steps = self._control.at_once(self._body)
+        if not self._steps or left < 2 * self._steps:
+            return False
+        read = first, _kinds(self._around.values()), _kinds(self._slices)
+        return self._control.met(read) or left >= LONG
 
     def run(self, given: Sequence[Any], states: int) -> tuple[list[Any], list[list[Any]]]:
         """The states after the steps, and what each step gives to be stacked."""
@@ -282,9 +294,9 @@ class Scanned(Repeated):
         around = body.before(around) if steps else around
         rows: list[list[Any]] = []
         sequences = [x[:steps][::-1] if back else x for x, back in zip(sequences, backwards, strict=True)]
-        ahead, step = Ahead(self, body, around, count), 0
+        ahead, step = Ahead(self, body, around, sequences) if self.opset >= 9 else None, 0
         while step < steps:
-            if many := ahead.ready(states, steps - step):
+            if ahead is not None and (many := ahead.ready(states, steps - step)):
                 now = [np.ascontiguousarray(x[step : step + many]) for x in sequences]
                 states, made = ahead.run([*states, *now], len(states))
                 rows += made

@@ -3,10 +3,11 @@
 import math
 import threading
 import warnings
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from bslite.errors import IntegerRangeError
+from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
@@ -36,6 +37,11 @@ class Cuts:
         self.graph, self.fallback, self.repeats = graph, fallback, repeats
         self.lock = threading.RLock()
         self.reasons: dict[int, str] = {}  # why a node is a piece of its own
+        self._open = any(
+            not isinstance(size, int)
+            for port in graph_inputs(graph.source)
+            for size in ((None,) if port.shape is None else port.shape)
+        )
         self._alone: dict[int, str] = {}
         self._late: set[int] = set()
         #: What is the same in every step.
@@ -174,30 +180,41 @@ class Cuts:
                 self.reasons |= dict.fromkeys(moved, "the size of a value that it reads keeps changing")
                 self.pieces = self._cut()
 
-    def step_by_step(self, piece: Piece) -> None:
-        """Run the loops of ``piece`` step by step, but those whose number of steps is always the same."""
+    def step_by_step(self, piece: Piece, models: Iterable[Any], most: int) -> bool:
+        """Run those loops of ``piece`` step by step of which its ``models`` hold more than ``most`` nodes for
+        several numbers of steps. Whether there are any.
+        """
+        written: dict[int, dict[int, int]] = {}
+        for model in models:
+            for place, (steps, nodes) in self._by_place(piece, model.loops).items():
+                written.setdefault(place, {})[steps] = nodes
+        loops = [i for i, each in written.items() if i >= 0 and len(each) > 1 and sum(each.values()) > most]
         with self.lock:
-            loops = self.loops(piece)
-            if loops and piece in self.pieces:
-                self._alone |= dict.fromkeys(loops, ALONE)
-                self.reasons |= dict.fromkeys(loops, "its number of steps keeps changing")
-                for place in loops:
-                    self.graph.doubt(place)
-                self.pieces = self._cut()
+            if not loops or piece not in self.pieces:
+                return False
+            self._alone |= dict.fromkeys(loops, ALONE)
+            self.reasons |= dict.fromkeys(loops, "its number of steps keeps changing")
+            for place in loops:
+                self.graph.doubt(place)
+            self.pieces = self._cut()
+            return True
 
-    def loops(self, piece: Piece) -> list[int]:
-        """The places of loops in ``piece`` whose number of steps may change."""
-        found = []
-        for i in piece.places:
-            node = self.graph.nodes[i]
-            plain = node.domain in ("", "ai.onnx")
-            if plain and (node.op_type == "Scan" or (node.op_type == "Loop" and self._counts(node))):
-                found.append(i)
-        return found
+    def limited(self, piece: Piece) -> frozenset[int]:
+        """The places, in the model of ``piece``, of loops whose number of steps may be another for other
+        sizes; a Scan's is taken for one.
+        """
+        if not self._open or not any(self._varies(self.graph.nodes[i]) for i in piece.places):
+            return frozenset()
+        whole = self.whole(piece)
+        numbered = enumerate(piece.places, 0 if whole else self.start(piece))
+        places = [(i, i if whole else at) for at, i in numbered]
+        return frozenset(at for i, at in places if self._varies(self.graph.nodes[i]))
 
-    def _counts(self, loop: Any) -> bool:
-        """Whether a Loop has a number of steps that is computed."""
-        return bool(loop.input[0]) and not self.graph.is_constant(loop.input[0])
+    def _varies(self, node: Any) -> bool:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in ("Loop", "Scan"):
+            return False
+        counted = node.op_type == "Loop" and bool(node.input[0])
+        return not self.graph.is_constant(node.input[0]) if counted else node.op_type == "Scan"
 
     def loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""

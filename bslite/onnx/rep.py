@@ -2,7 +2,7 @@
 
 import hashlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from bslite.arithmetic import current
 from bslite.cache import Recent, by_operations
 from bslite.frontends.common.lazy import load_onnx
 from bslite.frontends.onnx.file import Source
-from bslite.frontends.onnx.inputs import check_shapes, graph_inputs
+from bslite.frontends.onnx.inputs import check_shapes
 from bslite.frontends.onnx.read import Converted, NotConverted, Reader
 from bslite.frontends.onnx.sizing import Sizing
 from bslite.frontends.onnx.values import Const
@@ -45,7 +45,7 @@ class Specialised:
     """
 
     def __init__(self, converted: Converted, built_in: Sequence[str], key: Any) -> None:
-        self.built_in, self.key = frozenset(built_in), key
+        self.built_in, self.key, self.loops = frozenset(built_in), key, converted.loops
         self.known: list[Array | None] = [o.data if isinstance(o, Const) else None for o in converted.outputs]
         values = [o for o in converted.outputs if not isinstance(o, Const)]
         self.spec: ModelSpec | None = converted.spec(values) if values else None
@@ -76,13 +76,16 @@ class BsliteRep:
     A model in which all open sizes are free serves all sizes. Where there is none, the open sizes that stand
     in the way are fixed to those of the call, and so are values that operators need; such models are kept
     (`bslite.cache.by_operations`), and share their parameters and the weights packed for the CPU. ``wants``
-    says which inputs to build in where a conversion needs values.
+    says which inputs to build in where a conversion needs values. ``limited``: the places of loops of which
+    no more than so many nodes are written out (`Loops`), for there may be other numbers of steps.
     """
 
     def __init__(
-        self, source: Source, backend: str = "cpu", threads: int | None = None, wants: Wants | None = None
-    ) -> None:
+        self, source: Source, backend: str = "cpu", threads: int | None = None, wants: Wants | None = None,
+        limited: Collection[int] = (),
+    ) -> None:  # fmt: skip
         self.source, self.backend, self.threads = source, backend, threads
+        self._limited = limited
         self._wants = wants or (lambda error, given: error.roots)
         self._kept: Recent[Any, Specialised] = by_operations(Specialised.operations)
         self._seen: Recent[Any, Any] = Recent(MAX_SEEN)  # kinds of inputs -> keys of models
@@ -90,8 +93,6 @@ class BsliteRep:
         self._wanted: frozenset[str] = frozenset()  # inputs whose values were needed before
         self._needed: list[int] = []  # their places
         self._ready: dict[Any, tuple[Any, Any, list[int] | None]] = {}  # see `again`
-        #: Nodes of a loop that are written out, where other sizes may come: planning more takes longer.
-        self._loops = MOST_NODES if _is_open(source) else None
         self._lock = threading.RLock()
 
     def run(self, given: Mapping[str, Any]) -> list[Array]:
@@ -190,7 +191,9 @@ class BsliteRep:
 
     def _reader(self, built_in: frozenset[str]) -> Reader:
         if built_in not in self._readers:
-            self._readers[built_in] = Reader(self.source, built_in=sorted(built_in), loops=self._loops)
+            self._readers[built_in] = Reader(
+                self.source, built_in=sorted(built_in), limited=self._limited, most=MOST_NODES
+            )
         return self._readers[built_in]
 
     def _share(self, made: Specialised) -> None:
@@ -200,11 +203,6 @@ class BsliteRep:
             from bslite.engines.cpu import engine_for
 
             engine_for(made.spec, like=others[-1])
-
-
-def _is_open(source: Source) -> bool:
-    """Whether an input of the model has a size that is none."""
-    return any(not isinstance(d, int) for i in graph_inputs(source) for d in i.shape or (None,))
 
 
 def _kind(given: Sequence[Any], needed: Sequence[int]) -> Any:

@@ -17,7 +17,7 @@ A branch or body is such a graph itself, with the values around it as inputs, ma
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +44,7 @@ from bslite.ops import DTYPES
 from bslite.spec import Array
 
 MOST_GROWTH = 2  # steps after which a size that changes in each of them is taken to go on so
-MOST_WRITTEN = 2000  # operations of models for several numbers of steps, before loops run step by step
+MOST_WRITTEN = 2000  # nodes of a loop in models for several numbers of steps, before it runs step by step
 MOST_VALUES = 4  # of a piece's inputs that it is specialised on, before nodes run in NumPy instead
 
 
@@ -107,6 +107,11 @@ class Running:
         """Whether it is one piece of the engine's, in which nothing is the same in every step."""
         return [piece.how for piece in self.pieces] == [ENGINE] and not self._cuts.steady
 
+    @property
+    def operations(self) -> int:
+        """Those of its largest model so far."""
+        return max((model.operations() for model in self.specialised()), default=0)
+
     def run(self, given: Mapping[str, Any]) -> list[Any]:
         """The outputs in order, for the values that the graph takes and captures."""
         values = Values({**self._read, **given}, self._constant)
@@ -155,8 +160,8 @@ class Running:
             return None
 
     def _again(self, given: Sequence[Any]) -> list[Any] | None:
-        if self._only is not None:
-            known = self._only.again(given)
+        if (only := self._only) is not None:
+            known = only.again(given)
             if known is not None or not self.cut:
                 return known
         if given not in self.met:
@@ -263,7 +268,7 @@ class Running:
         values.update(zip(self.graph.outputs if whole else piece.outputs, rep.run(given), strict=True))
         if isinstance(rep, BsliteRep):
             self._only = rep if whole else self._only
-            if self._cuts.loops(piece) and len(rep.kept()) > 1:
+            if len(rep.kept()) > 1:
                 self._written(piece, rep)
         if not whole and not self._exact:
             piece.ready["last"] = rep
@@ -276,8 +281,11 @@ class Running:
         """Have loops run step by step from now on if too much was written out for numbers of steps that
         change. What was is kept, for inputs of those numbers.
         """
-        if sum(model.operations() for model in rep.kept()) > MOST_WRITTEN:
-            self._cuts.step_by_step(piece)
+        if self._cuts.step_by_step(piece, rep.kept(), MOST_WRITTEN):
+            with self._cuts.lock:
+                gone = [key for key, r in self._reps.items() if key[0] == piece and r is not self._only]
+                for key in gone:
+                    del self._reps[key]
 
     def _growing(self, piece: Piece, given: Mapping[str, Any]) -> set[str]:
         """The values whose shapes have changed in each of the last steps, all of them new to the piece."""
@@ -334,24 +342,26 @@ class Running:
         return Running(inner, self.options, repeats)
 
     def _rep(self, piece: Piece, given: Mapping[str, Array]) -> "BsliteRep | SmallNodes":
-        options = self.options
+        options, limited = self.options, self._cuts.limited(piece)
         if self._cuts.whole(piece):
-            return BsliteRep(self.graph.source, options.backend, options.threads, self._cuts.wants(piece))
+            return BsliteRep(
+                self.graph.source, options.backend, options.threads, self._cuts.wants(piece), limited
+            )
         makers, stored = self._cuts.makers(piece)
         nodes = [*makers, *(self.graph.nodes[i] for i in piece.places)]
         if small(nodes[len(makers) :], given, self._known):
             read = {name for node in nodes[len(makers) :] for name in node.input if name}
             known = {name: x for name in read if (x := self._known(name)) is not None}
             return SmallNodes(self.graph, nodes[len(makers) :], piece.inputs, piece.outputs, known)
-        return self._rep_of(nodes, stored, given, piece.outputs, self._cuts.wants(piece))
+        return self._rep_of(nodes, stored, given, piece.outputs, self._cuts.wants(piece), limited)
 
     def _rep_of(
         self, nodes: Sequence[Any], stored: Mapping[str, Any], given: Mapping[str, Array],
-        outputs: Sequence[str], wants: Wants | None = None,
+        outputs: Sequence[str], wants: Wants | None = None, limited: Collection[int] = (),
     ) -> BsliteRep:  # fmt: skip
         kinds = {n: self._kind(n, x) for n, x in given.items()}
         part = part_of(self.graph, nodes, stored, kinds, outputs)
-        return BsliteRep(part, self.options.backend, self.options.threads, wants)
+        return BsliteRep(part, self.options.backend, self.options.threads, wants, limited)
 
     def _refuse_dtypes(self, piece: Piece, given: Mapping[str, Any]) -> None:
         """Let nodes that read what the engine has no dtype for run by themselves."""

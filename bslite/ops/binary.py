@@ -104,9 +104,8 @@ def _turn(g: Value, x: Value, y: Value) -> tuple[Value, Value]:
     size = x.op("abs").op("maximum", y.op("abs")).op("clamp", low=1e-37, high=1e38)  # 0 and infinity stay
     x, y = x / size, y / size
     square = x * x + y * y
-    g = g / size
     none = square.op("equal", 0.0)
-    return none.where(0.0, g * (y / square)), none.where(0.0, -g * (x / square))
+    return none.where(0.0, g * (y / square) / size), none.where(0.0, -g * (x / square) / size)
 
 
 declare(Arithmetic, "add", "Sum of two values.", onnx="Add", slopes=lambda g, x, y, z: (g, g))

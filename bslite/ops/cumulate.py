@@ -101,10 +101,11 @@ class Logcumsumexp(AlongAxis):
         (x,), y, axis = at.inputs, at.output, at.attrs["axis"]
 
         def sums(part: Value) -> Value:
-            logs = _flipped(
-                part.op("maximum", 1e-38).op("log") - y, axis
-            )  # of no sum that counts, and finite
-            return (_flipped(logs.op("logcumsumexp", axis=axis), axis) + x).op("exp")
+            counted = part.op("maximum", 1e-38).op(
+                "log"
+            )  # finite, and of no sum that counts where it is none
+            logs = _flipped(counted - y, axis).op("logcumsumexp", axis=axis)
+            return (_flipped(logs, axis) + x).op("exp")
 
         return {0: sums(grad) - sums(-grad)}
 

@@ -9,6 +9,7 @@ from support.noise import noise
 from support.onnx_models import BOOL, INT64, helper, model, value
 
 import bslite
+from bslite.frontends.onnx.control import passes
 from bslite.onnx import chunks, control, running
 from bslite.onnx.running import Running
 from bslite.spec import Array
@@ -125,7 +126,7 @@ def test_several_steps_of_a_scan_are_one_call(backwards: bool, monkeypatch: pyte
     assert sum(name == "body in slices" for name in ran) == 4
 
 
-def test_a_loop_that_may_end_early_goes_step_by_step() -> None:
+def test_a_loop_that_may_end_early_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
     """The number of steps is a bound; the condition is computed."""
     proto = by_loop()
     body = next(a for a in proto.graph.node[2].attribute if a.name == "body").g
@@ -133,9 +134,10 @@ def test_a_loop_that_may_end_early_goes_step_by_step() -> None:
     body.node.extend(
         [node("ReduceMax", ["next"], ["most"], keepdims=0), node("Less", ["most", "end"], ["still"])]
     )
-    assert not chunks.passes(body)
+    assert not passes(body)
     proto.graph.initializer.append(helper.make_tensor("end", 1, [], [0.5]))
-    compiled, x = bslite.compile(proto), noise(60, WIDTH)
+    compiled, x = bslite.compile(proto), noise(300, WIDTH)
+    ran = calls(monkeypatch)
     h, steps = STORED["h0"], 0
     for row in x:
         h = np.tanh(row[None] @ STORED["w"] + h @ STORED["u"])
@@ -143,9 +145,11 @@ def test_a_loop_that_may_end_early_goes_step_by_step() -> None:
         if h.max() >= 0.5:
             break
     assert 0 < steps < len(x)
-    last, every = compiled(x).values()
-    np.testing.assert_allclose(last, h, rtol=1e-4, atol=1e-5)
-    assert len(every) == steps
+    for _ in range(2):
+        last, every = compiled(x).values()
+        np.testing.assert_allclose(last, h, rtol=1e-4, atol=1e-5)
+        assert len(every) == steps
+    assert "body 16 times" not in ran
 
 
 def test_what_grows_in_a_loop_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,11 +165,12 @@ def test_what_grows_in_a_loop_goes_step_by_step(monkeypatch: pytest.MonkeyPatch)
     ]
     proto = model(nodes, [value("x", ["T", 2])], ["y"], {"one": np.ones((1, 2), "f4"), "zero": np.int64(0)})
     monkeypatch.setattr(running, "MOST_WRITTEN", 0)
-    compiled = bslite.compile(proto)
+    compiled, ran = bslite.compile(proto), calls(monkeypatch)
     for length in (2, 3, 40, 40):
         x = noise(length, 2)
         (made,) = compiled(x).values()
         np.testing.assert_array_equal(made, np.concatenate([x, np.ones((length, 2), "f4")]))
+    assert "body 16 times" not in ran
 
 
 def test_a_long_loop_takes_several_steps_at_once_from_its_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +182,48 @@ def test_a_long_loop_takes_several_steps_at_once_from_its_first_call(monkeypatch
 
 
 def test_bodies_of_many_nodes_are_taken_one_by_one() -> None:
-    small, large = (helper.make_graph([node("Neg", ["x"], ["x"])] * n, "g", [], []) for n in (40, 200))
-    assert (chunks.steps_at_once(small), chunks.steps_at_once(large)) == (12, 0)
+    assert [chunks.steps_at_once(n) for n in (0, 8, 40, 200)] == [16, 16, 12, 0]
+
+
+def test_scan_of_opset_8_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sequences are a batch."""
+    monkeypatch.setattr(running, "MOST_WRITTEN", 0)
+    body = helper.make_graph(
+        [node("Add", ["s", "xi"], ["next"]), node("Neg", ["next"], ["shown"])],
+        "body", [value("s", [2]), value("xi", [2])], [value("next", [2]), value("shown", [2])],
+    )  # fmt: skip
+    scan = node("Scan", ["", "s0", "x"], ["last", "all"], body=body, num_scan_inputs=1, name="scan")
+    proto = model([scan], [value("s0", ["N", 2]), value("x", ["N", "T", 2])], ["last", "all"], {}, opset=8)
+    compiled = bslite.compile(proto)
+    for length in (3, 4, 40, 40, 60):
+        start, x = noise(3, 2), noise(3, length, 2)
+        sums = start[:, None] + x.cumsum(1)
+        check(compiled({"s0": start, "x": x}), [sums[:, -1], -sums])
+
+
+def test_names_of_a_body_may_begin_like_those_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MOST_WRITTEN", 0)
+    proto = by_loop(**{"steps/steps": np.float32(2)})
+    body = next(a for a in proto.graph.node[2].attribute if a.name == "body").g
+    body.node.append(node("Mul", ["shown", "steps/steps"], ["twice"]))
+    body.output[2].name = "twice"
+    compiled = bslite.compile(proto)
+    for length in (3, 4, 40, 40):
+        x = noise(length, WIDTH)
+        last, every = want_of_loop(x)
+        check(compiled(x), [last, 2 * every])
+
+
+def test_a_loop_of_always_as_many_steps_stays_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though other sizes make models of many operations together."""
+    monkeypatch.setattr(running, "MOST_WRITTEN", 0)
+    proto = by_loop(n=np.int64(2))
+    del proto.graph.node[:2]
+    compiled = bslite.compile(proto)
+    for length in (2, 3, 5):
+        x = noise(length, WIDTH)
+        check(compiled(x), want_of_loop(x[:2]))
+    assert len(compiled.pieces) == 1
 
 
 @pytest.mark.parametrize(("rows", "written"), [(6, True), (100, False)])
@@ -187,7 +232,7 @@ def test_few_steps_of_many_nodes_are_written_out_where_other_lengths_may_come(
 ) -> None:
     compiled, x = bslite.compile(by_loop()), noise(rows, WIDTH)
     check(compiled(x), want_of_loop(x))
-    assert any("not written out" in line for line in compiled.pieces) is not written
+    assert any("are written out" in line for line in compiled.pieces) is not written
     fixed = by_loop()
     fixed.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
     compiled = bslite.compile(fixed)

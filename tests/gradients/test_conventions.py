@@ -96,6 +96,8 @@ OF_TWO: dict[str, Callable[..., Any]] = {
     "x log y": lambda x, y: torch.xlogy(x, y + 0.25),
     "clamp below": lambda x, y: x.clamp(min=y),
     "clamp both": lambda x, y: x.clamp(y, y + 1),
+    "bounds that meet": lambda x, y: x.clamp(y, y * 1),
+    "bounds that cross": lambda x, y: x.clamp(y, 1 - y),
     "angle": lambda x, y: torch.complex(x, y).angle(),
     "complex size": lambda x, y: torch.complex(x, y).abs(),
     "hypot": lambda x, y: torch.hypot(x, y.abs() + 0.5),

@@ -234,10 +234,11 @@ def test_any_number_of_threads_and_rows_gives_the_same_bits(modes: tuple[int, ..
     forest = grown(modes, 40, 2, depth=depth, whole=True)
     assert forest.layout is not None
     assert (forest.layout.abreast > BLOCK) == (depth < 7)
-    x = rows(2 * LEAST // 40 + BLOCK + 3, "float32")
-    want, _ = forest.sums(x, "SUM")
-    for threads in (1, 2, 3):
-        assert forest.said(x, "SUM", False, threads)[0].tobytes() == want.tobytes()
+    for count in (BLOCK, BLOCK + 1, 2 * BLOCK + 2, 2 * LEAST // 40 + BLOCK + 3):
+        x = rows(count, "float32")
+        want, _ = forest.sums(x, "SUM")
+        for threads in (1, 2, 3):
+            assert forest.said(x, "SUM", False, threads)[0].tobytes() == want.tobytes()
     alone = [forest.said(x[i : i + 1], "SUM", False, 1)[0] for i in range(20)]
     assert np.concatenate(alone).tobytes() == want[:20].tobytes()
 

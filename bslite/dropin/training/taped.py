@@ -33,6 +33,7 @@ from bslite.spec import GraphBuilder
 
 COMPUTED = "computed from a parameter or buffer"
 NARROW = "of 16 bits, which bslite does not train"
+ALIAS = "a result that shares memory with another"
 DRAWN = "torch's generator draws it"
 
 
@@ -245,6 +246,8 @@ def _left(node: Node) -> str:
         return NARROW
     if name == "bslite.noise":
         return DRAWN
+    if name == "detach" and any(user.op == "output" for user in node.users):
+        return ALIAS
     if name == "embedding" and any(args[3:]):
         return "scale_grad_by_freq or sparse"
     if name == "instance_norm" and args[3] is not None and args[5]:

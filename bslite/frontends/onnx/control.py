@@ -13,7 +13,6 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.builders import find
 from bslite.frontends.onnx.scope import MAX_DEPTH, Scope, Walker, add_initializers
 from bslite.frontends.onnx.site import Site
-from bslite.frontends.onnx.sorting import nodes_within
 from bslite.frontends.onnx.standin import MISSING, ROOT
 from bslite.frontends.onnx.values import Const, NeedsValue, Operand, Value, fixed
 
@@ -42,13 +41,28 @@ class Body:
         self.walk, self.call, self.graph = walk, call, graph
         self.inputs = [v.name for v in graph.input]
         self.outputs = [v.name for v in graph.output]
+        self._before = walk.visited
         self.stored: dict[str, Any] = {}
         add_initializers(graph, self.stored, walk.source)
 
-    def limit(self) -> int:
-        """How many times it is written out at most."""
-        nodes = self.walk.loops
-        return MAX_STEPS if nodes is None else min(MAX_STEPS, nodes // max(1, nodes_within(self.graph)))
+    @property
+    def nodes(self) -> int:
+        """How many nodes were visited so far."""
+        return self.walk.visited - self._before
+
+    def check(self, taken: int, steps: int | None) -> None:
+        """Unsupported if ``taken`` steps, or all of them as far as is known, are too much to write out."""
+        loops, known = self.walk.loops, steps or taken
+        if known > MAX_STEPS:
+            raise Unsupported(f"of {known} steps; at most {MAX_STEPS} are written out")
+        within = self.call.scope.depth or self.walk.place not in loops.limited
+        if taken and not within and known * self.nodes > loops.most * taken:
+            raise Unsupported(f"of {known * self.nodes // taken} nodes; at most {loops.most} are written out")
+
+    def done(self, steps: int) -> None:
+        """Note that so many steps were written out."""
+        if not self.call.scope.depth:
+            self.walk.loops.written[self.walk.place] = steps, self.nodes
 
     def run(self, operands: Sequence[Any], wanted: Sequence[bool], prefix: str) -> list[Any]:
         """The outputs for ``operands``, None for those not ``wanted``."""
@@ -65,8 +79,13 @@ class Body:
         ]
 
 
-def _too_many(steps: int, limit: int) -> str:
-    return f"of {steps} steps; at most {limit} are written out"
+def passes(body: Any) -> bool:
+    """Whether the ``body`` of a Loop gives back the condition that it took."""
+    through = {n.output[0]: n.input[0] for n in body.node if n.op_type == "Identity" and not n.domain}
+    made = body.output[0].name
+    while made in through:
+        made = through[made]
+    return bool(made == body.input[1].name)
 
 
 def truth(operand: Any, what: str) -> bool:
@@ -103,22 +122,24 @@ def loop(walk: Walker, call: Call) -> Any:
             f"it has {len(states)} states"
         )
     steps = None if count is None else int(site.number(count, "its number of steps"))
-    limit = body.limit()
-    if steps is not None and steps > limit and condition is None:
-        raise Unsupported(_too_many(steps, limit))
+    ends = condition is not None and not passes(body.graph)
+    certain = None if ends else steps  # how many there are to be, whatever is computed
+    body.check(0, certain)
     read = [*call.used, *[False] * (len(body.outputs) - 1 - len(call.used))]
     wanted = [condition is not None, *[True] * len(states), *read[len(states) :]]
     made: list[list[Any]] = []
     going, step = condition is None or truth(condition, "its condition"), 0
     while going and (steps is None or step < steps):
-        if step == limit:
-            raise Unsupported(f"of more than {limit} steps, which are not written out")
+        if step == MAX_STEPS:
+            raise Unsupported(f"of more than {MAX_STEPS} steps, which are not written out")
+        body.check(step, certain)
         now = [site.const(np.int64(step), "step"), site.const(np.array(True), "condition"), *states]
         again, *results = body.run(now, wanted, f"{call.name}/{step}/")
         states = results[: len(states)]
         made.append(results[len(states) :])
         going = condition is None or truth(again, "the condition to go on")
         step += 1
+    body.done(step)
     joined = [
         stack(site, [row[i] for row in made], 0) if read[len(states) + i] else None for i in range(stacked)
     ]
@@ -171,12 +192,12 @@ def _scan(site: Site, body: Body, given: Sequence[Any], values: Mapping[str, Any
     if len(sizes) != 1:
         raise SpecError(f"its sequences are of lengths {sorted(sizes)}")
     (length,) = sizes
-    if length > (limit := body.limit()):
-        raise Unsupported(_too_many(length, limit))
+    body.check(0, length)
     read = [*body.call.used, *[False] * (len(body.outputs) - len(body.call.used))]
     wanted = [*[True] * len(states), *read[len(states) :]]
     made = []
     for step in range(length):
+        body.check(step, length)
         now = [
             pick(site, x, axis, length - 1 - step if way else step)
             for x, axis, way in zip(sequences, axes, ways, strict=True)
@@ -184,6 +205,7 @@ def _scan(site: Site, body: Body, given: Sequence[Any], values: Mapping[str, Any
         results = body.run([*states, *now], wanted, f"{prefix}/{step}/")
         states = results[: len(states)]
         made.append(results[len(states) :])
+    body.done(length)
     joined = []
     for i in range(stacked):
         column = [row[i] for row in made]

@@ -1,7 +1,7 @@
 """An ONNX graph as a ModelSpec for given sizes of its inputs, with open sizes left free where they can be."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from bslite.frontends.common.unsupported import Unsupported, Varies
 from bslite.frontends.onnx.file import Source, read_model
 from bslite.frontends.onnx.inputs import check_names, examples, graph_inputs
 from bslite.frontends.onnx.problems import Abandoned, Problems
-from bslite.frontends.onnx.scope import Scope, add_initializers
+from bslite.frontends.onnx.scope import Loops, Scope, add_initializers
 from bslite.frontends.onnx.sizing import BATCH, FIXED, Sizing, sizings
 from bslite.frontends.onnx.standin import is_standin
 from bslite.frontends.onnx.store import Store
@@ -45,12 +45,15 @@ def input_names(model: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Converted:
-    """A converted graph: its outputs as operands with the file's names of them, and which sizes are free."""
+    """A converted graph: its outputs as operands with the file's names of them, and which sizes are free.
+    ``loops``: see `Loops.written`.
+    """
 
     store: Store
     outputs: list[Operand]
     names: list[str]
     sizing: Sizing
+    loops: Mapping[int, tuple[int, int]]
 
     def spec(self, outputs: Sequence[Operand]) -> ModelSpec:
         """The model of some of the outputs."""
@@ -80,14 +83,16 @@ class Reader:
     """Makes models of one ONNX file for inputs of any sizes; what was tried in vain is not tried again.
 
     ``built_in``: names of inputs that a caller of the models does not give. ``bounded``: free sizes may have
-    a largest one (`Sizing.most`), which the user of the models then has to check. ``loops``: see `Walk`.
+    a largest one (`Sizing.most`), which the user of the models then has to check. ``limited`` and ``most``:
+    see `Loops`.
     """
 
     def __init__(
         self, source: Source, name: str | None = None, built_in: Sequence[str] = (), bounded: bool = True,
-        loops: int | None = None,
+        limited: Collection[int] = (), most: int = 0,
     ) -> None:  # fmt: skip
-        self.source, self.name, self.bounded, self._loops = source, name or source.name, bounded, loops
+        self.source, self.name, self.bounded = source, name or source.name, bounded
+        self._limited, self._most = limited, most
         with refusals(source.name):
             self.declared = graph_inputs(source, built_in)
         self._sizings = sizings(self.declared)
@@ -158,7 +163,8 @@ class Reader:
             example.update((d, n) for d, n in zip(shape, given, strict=True) if isinstance(d, str))
         store = Store(GraphBuilder(self.name), probes(example, sizing.step, BATCH, sizing.most))
         store.memo = self.source.memo
-        walk, values = Walk(self.source, store, bool(example), self._loops), dict[str, Any]()
+        loops = Loops(self._limited, self._most)
+        walk, values = Walk(self.source, store, bool(example), loops), dict[str, Any]()
         for i, shape, given in zip(self.declared, declared, shapes, strict=True):
             if i.name in values:
                 raise SpecError(f"two inputs are called {i.name!r}")
@@ -188,4 +194,4 @@ class Reader:
             raise NotConverted(
                 problems.report(self.source.name), problems.roots, nodes, problems.causes, problems.reasons
             )
-        return Converted(store, outputs, names, sizing)
+        return Converted(store, outputs, names, sizing, loops.written)

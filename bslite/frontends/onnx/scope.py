@@ -1,7 +1,7 @@
 """The values that nodes of an ONNX graph or function see while it is walked."""
 
-from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,13 +26,25 @@ class Scope:
     depth: int = 0
 
 
+@dataclass
+class Loops:
+    """The loops that are written out. ``limited``: the places, in the model's own graph, of those of which no
+    more than ``most`` nodes are to be, in all steps; ``written``: by place, the steps and nodes that were.
+    """
+
+    limited: Collection[int] = ()
+    most: int = 0
+    written: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
 class Walker(Protocol):
     """The part of a walk that the graphs inside of a node use."""
 
     source: Source
     store: Store
     visited: int
-    loops: int | None
+    place: int
+    loops: Loops
 
     def count(self) -> None:
         """Note that one more node or graph is visited; SpecError if there are too many."""

@@ -13,11 +13,6 @@ def subgraphs(node: Any) -> Iterator[Any]:
         yield from attribute.graphs
 
 
-def nodes_within(graph: Any) -> int:
-    """The nodes of a graph and of those inside of it."""
-    return sum(1 + sum(map(nodes_within, subgraphs(node))) for node in graph.node)
-
-
 def sorted_nodes(model: Any) -> Any:
     """The model if in each of its graphs every node stands behind those that make what it reads; else a copy
     of which that is true, its nodes moved no more than needed. Graphs that no order sorts stay as they are.

@@ -20,7 +20,7 @@ from bslite.frontends.onnx.schemas import (
     function_body,
     named,
 )
-from bslite.frontends.onnx.scope import MAX_DEPTH, Scope
+from bslite.frontends.onnx.scope import MAX_DEPTH, Loops, Scope
 from bslite.frontends.onnx.site import Site
 from bslite.frontends.onnx.standin import MISSING, declared, free_sizes, is_standin, standins
 from bslite.frontends.onnx.store import Store
@@ -59,12 +59,10 @@ def name_of(node: Any) -> str:
 
 
 class Walk:
-    """One pass over a model's graph, filling a `Store`. ``loops``: how many nodes of a loop are written out
-    at most; None: any number.
-    """
+    """One pass over a model's graph, filling a `Store`. ``loops``: which are limited."""
 
-    def __init__(self, source: Source, store: Store, brief: bool = False, loops: int | None = None) -> None:
-        self.source, self.store, self.loops = source, store, loops
+    def __init__(self, source: Source, store: Store, brief: bool = False, loops: Loops | None = None) -> None:
+        self.source, self.store, self.loops = source, store, loops or Loops()
         self.problems = Problems(brief=brief)
         self.visited = 0
         self.place = -1  # of the node being visited, in the model's own graph

@@ -286,7 +286,8 @@ class ForestKernel:
         record[X], record[SUMS] = self._address_of(x), self._address_of(made)
         record[AT_A_TIME] = BLOCK if count == 1 else min(BLOCK, -(-rows // (4 * count)) + 7 & ~7)
         record[ENTRIES] = count
-        if not self._masked or rows % self._abreast == 0:
+        # Rows are taken abreast within blocks: of more abreast than a block has, all are taken by masks.
+        if not self._masked or (self._abreast <= BLOCK and rows % self._abreast == 0):
             self._fork_join(count, address, record.buffer_info()[0])
             return
         if count > 1:

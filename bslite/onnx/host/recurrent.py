@@ -16,6 +16,7 @@ from bslite.onnx.host.node import host_op
 from bslite.spec import Array
 
 Function = Callable[[Array], Array]
+SCHEMAS = ["Tanh", "Tanh"]  # of an RNN that names none, be it of one way
 USUAL = {"LSTM": ("Sigmoid", "Tanh", "Tanh"), "GRU": ("Sigmoid", "Tanh"), "RNN": ("Tanh",)}
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
@@ -134,7 +135,8 @@ def recurrent(
     if ((many < 0) | (many > steps)).any():
         raise InputError(f"a sequence length of {many.tolist()} is not between 0 and {steps}")
     names = list(activations or USUAL[op_type] * ways)
-    names = names[:ways] if op_type == "RNN" else names  # of which the schema has two by default
+    if op_type == "RNN" and names == SCHEMAS:
+        names = names[:ways]
     if len(names) != len(USUAL[op_type]) * ways:
         raise SpecError(f"{len(names)} activations, expected {len(USUAL[op_type]) * ways}")
     functions = _functions(names, activation_alpha, activation_beta)

@@ -368,7 +368,7 @@ class Builder(Generic[M, T, S]):
 
     def flag(self, layer: str, text: str, beyond: bool = False) -> Operand:
         """A flag for an error in a step of ``layer``; ``{value}`` in ``text`` is a number that it gives.
-        ``beyond``: the error is that no integer of the engine's, or of its dtype, holds a number.
+        ``beyond``: the error is that the engine has no such number, see `Flag`.
         """
         self.flags.append(Flag(layer, text, beyond))
         self.buffers["flags"] = Buffer("flags", FLAG_CELLS * len(self.flags), "flags")

@@ -22,7 +22,8 @@ class Const:
 
 class Flag(NamedTuple):
     """An error that steps of ``layer`` can find in values. ``{value}`` in ``text`` is a number that comes
-    with it; ``beyond``: no integer of the engine's, or of its dtype, holds that number.
+    with it; ``beyond``: NumPy may have it where the engine has not: an integer that none of the engine's, or
+    of its dtype, holds, or a length of 0.
     """
 
     layer: str

@@ -171,6 +171,11 @@ def clamp(s: Site, x: Operand, low: Any = None, high: Any = None) -> Value:
         return s.emit("clamp", x, low=float(low), high=float(high), flat=flat)
     bounds = [(op, bound) for op, bound in (("maximum", low), ("minimum", high)) if bound is not None]
     first, *others = bounds
+    if others and isinstance(low, Value) and x.dtype == low.dtype == "float32":
+        # Where the bounds meet, neither has a gradient; where they cross, the upper one.
+        high = converted(s, high, "float32")
+        low = inner(s, "where", inner(s, "less", low, high), low, inner(s, "stop_gradient", low))
+        first, others = ("maximum", low), [("minimum", high)]
     for op, bound in others:
         x = inner(s, first[0], *together(s, x, first[1]), first=True)
         first = (op, bound)

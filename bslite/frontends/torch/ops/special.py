@@ -44,12 +44,13 @@ def hypot(s: Site, a: Operand, b: Operand) -> Value:
 
 @aten("copysign")
 def copysign(s: Site, a: Term, b: Term) -> Value:
-    """The size of the first with the sign of the second, of which 0 has one."""
+    """The size of the first with the sign of the second, of which 0 has one. The second's gradient is 0."""
     size, sign = (converted(s, term, "float32") for term in together(s, a, b))
     size, zero = inner(s, "abs", size), s.store.scalar(0.0)
     below = inner(s, "less", inner(s, "reciprocal", sign), zero)
     below = inner(s, "or", inner(s, "less", sign, zero), below)
-    return s.emit("where", below, inner(s, "neg", size), size)
+    made = inner(s, "where", below, inner(s, "neg", size), size)
+    return s.emit("where", inner(s, "less", size, zero), sign, made)  # which is never so
 
 
 @aten("ldexp")
