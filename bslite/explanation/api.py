@@ -102,16 +102,16 @@ def explain(
         batch = None
     elif isinstance(shape, Mapping):
         shape, batch = _open_inputs(spec, shape, batch), None
-    from bslite.engines.common.cells import inputs_to_cells
     from bslite.engines.cpu import engine_for, prepare
     from bslite.engines.cpu.detect import detect
+    from bslite.engines.cpu.engine import as_taken
 
     tensors = cuda_tensors(spec, shape)
     if backend == "cuda" or (backend is None and tensors):
         return _on_gpu(spec, shape, batch, tensors, machine)
     if machine is not None:
         raise InputError("explain(): a machine goes with backend='cuda'; the CPU is measured")
-    inputs = inputs_to_cells(spec, _inputs(spec, shape, batch))
+    inputs = as_taken(spec, _inputs(spec, shape, batch))
     session = prepare(spec, inputs, threads, False)
     timing = profile(session, inputs, runs)
     limits = limits or measured(timing.threads)

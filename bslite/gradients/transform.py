@@ -10,7 +10,7 @@ from bslite.ops.contraction import BlockLinear
 from bslite.ops.values import Applied
 from bslite.passes.attention import fuse_attention
 from bslite.passes.parts import all_blocks_widened
-from bslite.spec import ModelSpec
+from bslite.spec import ModelSpec, Node
 from bslite.spec.kinds import shapes_of
 
 
@@ -130,12 +130,17 @@ def _wanted(spec: ModelSpec, wrt: Sequence[str] | None) -> list[str]:
     return list(wrt)
 
 
+def passes(spec: ModelSpec, node: Node) -> bool:
+    """Whether gradients go through a node, be they zero: not through integers and conditions."""
+    return spec.dtypes[node.name] == "float32" and node.op != "stop_gradient"
+
+
 def _reached(spec: ModelSpec, inputs: set[str], keys: set[str]) -> set[str]:
     """The layers that depend on what is asked for."""
     reached = set(inputs)
     for node in spec.nodes:
-        if spec.dtypes[node.name] != "float32" or node.op == "stop_gradient":
-            continue  # no gradient passes a condition or an index, either
+        if not passes(spec, node):
+            continue
         if not reached.isdisjoint(node.inputs) or not keys.isdisjoint(node.params.values()):
             reached.add(node.name)
     return reached

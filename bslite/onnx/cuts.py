@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from bslite.errors import IntegerRangeError
+from bslite.frontends.onnx.control import passes
 from bslite.frontends.onnx.inputs import graph_inputs
 from bslite.frontends.onnx.read import NotConverted
+from bslite.frontends.onnx.sorting import subgraphs
 from bslite.frontends.onnx.values import Const
 from bslite.onnx.control import CONTROL
 from bslite.onnx.graph import Graph
@@ -185,7 +187,7 @@ class Cuts:
         several numbers of steps. Whether there are any.
         """
         written: dict[int, dict[int, int]] = {}
-        for model in models:
+        for model in (m for m in models if m.loops):
             for place, (steps, nodes) in self._by_place(piece, model.loops).items():
                 written.setdefault(place, {})[steps] = nodes
         loops = [i for i, each in written.items() if i >= 0 and len(each) > 1 and sum(each.values()) > most]
@@ -205,16 +207,20 @@ class Cuts:
         """
         if not self._open or not any(self._varies(self.graph.nodes[i]) for i in piece.places):
             return frozenset()
-        whole = self.whole(piece)
-        numbered = enumerate(piece.places, 0 if whole else self.start(piece))
-        places = [(i, i if whole else at) for at, i in numbered]
+        start = self.start(piece)
+        own = piece.places if self.whole(piece) else range(start, start + len(piece.places))
+        places = zip(piece.places, own, strict=True)
         return frozenset(at for i, at in places if self._varies(self.graph.nodes[i]))
 
     def _varies(self, node: Any) -> bool:
+        """Whether it is a loop whose number of steps may be computed from sizes."""
         if node.domain not in ("", "ai.onnx") or node.op_type not in ("Loop", "Scan"):
             return False
-        counted = node.op_type == "Loop" and bool(node.input[0])
-        return not self.graph.is_constant(node.input[0]) if counted else node.op_type == "Scan"
+        if node.op_type == "Scan":
+            return True
+        count, condition = (*node.input, "", "")[:2]
+        ends = bool(condition) and not any(map(passes, subgraphs(node)))
+        return ends or not self.graph.is_constant(count)
 
     def loosen(self, piece: Piece) -> None:
         """Run in NumPy what can be, of the nodes for whose values ``piece`` was specialised too often."""

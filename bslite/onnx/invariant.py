@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bslite.frontends.common.lazy import load_onnx
+from bslite.frontends.onnx.control import origin
 
 
 def unchanged(body: Any, given: Sequence[str]) -> list[int]:
@@ -16,15 +17,12 @@ def unchanged(body: Any, given: Sequence[str]) -> list[int]:
     ``given``: names around the loop of the values at its start. One that the body calls something else
     by is left out.
     """
-    through = {n.output[0]: n.input[0] for n in body.node if n.op_type == "Identity" and not n.domain}
     taken = [v.name for v in body.input]
     own = {*taken, *(t.name for t in body.initializer), *(o for n in body.node for o in n.output)}
     found = []
     for i, outer in enumerate(given):
-        name, made = taken[2 + i], body.output[1 + i].name
-        while made in through and made != name:
-            made = through[made]
-        if made == name and outer and (outer == name or outer not in own):
+        name = taken[2 + i]
+        if origin(body, 1 + i) == name and outer and (outer == name or outer not in own):
             found.append(i)
     return found
 

@@ -186,14 +186,18 @@ def test_bodies_of_many_nodes_are_taken_one_by_one() -> None:
 
 
 def test_scan_of_opset_8_goes_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sequences are a batch."""
-    monkeypatch.setattr(running, "MOST_WRITTEN", 0)
+    """Its sequences are a batch. What is written out of each counts by itself."""
     body = helper.make_graph(
         [node("Add", ["s", "xi"], ["next"]), node("Neg", ["next"], ["shown"])],
         "body", [value("s", [2]), value("xi", [2])], [value("next", [2]), value("shown", [2])],
     )  # fmt: skip
     scan = node("Scan", ["", "s0", "x"], ["last", "all"], body=body, num_scan_inputs=1, name="scan")
     proto = model([scan], [value("s0", ["N", 2]), value("x", ["N", "T", 2])], ["last", "all"], {}, opset=8)
+    compiled = bslite.compile(proto)
+    start, x = noise(3, 2), noise(3, 20, 2)
+    compiled({"s0": start, "x": x})
+    assert [line.split(":")[0] for line in compiled.pieces] == ["engine"]
+    monkeypatch.setattr(running, "MOST_WRITTEN", 0)
     compiled = bslite.compile(proto)
     for length in (3, 4, 40, 40, 60):
         start, x = noise(3, 2), noise(3, length, 2)
@@ -238,6 +242,21 @@ def test_few_steps_of_many_nodes_are_written_out_where_other_lengths_may_come(
     compiled = bslite.compile(fixed)
     check(compiled(x), want_of_loop(x))
     assert len(compiled.pieces) == 1
+
+
+def test_a_loop_that_a_computed_condition_ends_is_limited_too() -> None:
+    """As exporters of TensorFlow write theirs: no number of steps, but a comparison with it."""
+    proto = by_loop(one=np.int64(1), most=np.int64(2**31 - 1))
+    loop = proto.graph.node[2]
+    body = next(a for a in loop.attribute if a.name == "body").g
+    body.node.remove(body.node[-1])
+    body.node.extend([node("Add", ["i", "one"], ["next i"]), node("Less", ["next i", "n"], ["still"])])
+    loop.input[0] = "most"
+    compiled = bslite.compile(proto)
+    for rows, written in ((6, True), (100, False)):
+        x = noise(rows, WIDTH)
+        check(compiled(x), want_of_loop(x))
+        assert any("are written out" in line for line in compiled.pieces) is not written
 
 
 LENGTHS = {"whole": [5, 5, 5], "some": [3, 0, 5], "one": [1, 1, 1]}

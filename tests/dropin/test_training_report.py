@@ -123,6 +123,41 @@ def test_what_is_detached_keeps_its_part_whole() -> None:
     assert (len(told.parts), told.torch_share) == (1, 0.0)
 
 
+FLAT: dict[str, Any] = {
+    "round": lambda a, b: a.round() * b,
+    "sign": lambda a, b: a.sign() + b,
+    "only rounded": lambda a, b: (a * b).floor(),
+    "floor of a quotient": lambda a, b: torch.div(a, b, rounding_mode="floor") + b,
+    "sign of another": lambda a, b: torch.copysign(b, a),
+    "condition": lambda a, b: torch.where(a > 0, b, -b),
+    "place": lambda a, b: a.argmax(1, keepdim=True) * b,
+    "count": lambda a, b: torch.linalg.vector_norm(a, 0) * b,
+}
+
+
+@pytest.mark.parametrize("function", FLAT.values(), ids=FLAT)
+def test_gradients_are_zeros_or_none_as_in_torch(function: Any) -> None:
+    """Of what has a slope of 0 everywhere, and of what has none."""
+    net = Made(lambda m, x: function(m.a(x), m.b(x)), a=nn.Linear(6, 6), b=nn.Linear(6, 6))
+    alike(net, [(torch.randn(4, 6),)] * 2)
+
+
+def test_a_count_alone_may_go_backwards() -> None:
+    net = Made(lambda m, x: torch.linalg.vector_norm(m.a(x), 0), a=nn.Linear(6, 6))
+    ours = bslite.optimize(net.train(), training=True, fallback="silent", tune=False)
+    ours(torch.randn(4, 6)).backward()
+    assert ours.a.weight.grad is None
+
+
+def test_outputs_share_memory_where_one_is_detached() -> None:
+    net = Made(lambda m, x: (lambda y: (y, y.detach()))(m.a(x)), a=nn.Linear(6, 6))
+    ours = bslite.optimize(net.train(), training=True, fallback="silent", tune=False)
+    for _ in range(2):
+        y, apart = ours(torch.randn(4, 6))
+        assert (y.requires_grad, apart.requires_grad) == (True, False)
+        assert y.data_ptr() == apart.data_ptr()
+
+
 def test_a_wrong_choice_is_an_error() -> None:
     with pytest.raises(InputError, match="tune is 'always', expected True or False"):
         bslite.optimize(nn.Linear(2, 2), tune="always")  # type: ignore[arg-type]

@@ -9,6 +9,7 @@ from support.graphs import Graph
 import bslite
 from bslite import InputError, ModelSpec, reference
 from bslite.engines.common.cells import MANY
+from bslite.engines.cpu import engine
 from bslite.engines.cpu.engine import as_taken, engine_for, prepare, trace
 
 
@@ -81,3 +82,16 @@ def test_explained_and_traced() -> None:
     with pytest.raises(InputError, match="expected uint8"):
         bslite.run(spec, x.astype(np.int8))
     assert engine_for(spec).plans() > 0
+
+
+def test_what_is_warm_is_what_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, x = scaled("uint8", MANY // 16, 16), given("uint8", 1, MANY // 16, 16)
+    assert "widen" in bslite.warmup(spec, [x.shape])
+    monkeypatch.setattr(engine, "build_plan", None)  # no plan is made any more
+    bslite.run(spec, x)
+
+
+def test_what_is_explained_is_what_runs() -> None:
+    x = given("uint8", 1, MANY // 16, 16)
+    first = bslite.explain(scaled("uint8", MANY // 16, 16), x, runs=1).rows[0]
+    assert (first.name, first.kernels, first.holds) == ("inputs", ("widen",), ("widens inputs of bytes",))

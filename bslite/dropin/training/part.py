@@ -21,7 +21,8 @@ from bslite.errors import BsliteError, EngineError, UnsupportedError
 from bslite.frontends.torch.training import note
 from bslite.gradients import gradient, weights_as_inputs
 from bslite.gradients.split import Halves, split
-from bslite.spec import ModelSpec, Node
+from bslite.gradients.transform import passes
+from bslite.spec import ModelSpec
 
 Tensor = torch.Tensor
 MAX_PLANS = 16  # sizes, and choices of what needs a gradient, that are kept
@@ -218,16 +219,11 @@ def _is_batch(grad: Tensor) -> bool:
     return functorch.is_functorch_wrapped_tensor(grad) or functorch.is_legacy_batchedtensor(grad)
 
 
-def _passes(spec: ModelSpec, node: Node) -> bool:
-    """Whether gradients go through a node, be they zero: not through integers and conditions."""
-    return spec.dtypes[node.name] == "float32" and node.op != "stop_gradient"
-
-
 def _depends(spec: ModelSpec, names: set[str]) -> set[str]:
     """The values through which gradients of ``names`` go."""
     found = set(names)
     for node in spec.nodes:
-        if _passes(spec, node) and not found.isdisjoint(node.inputs):
+        if passes(spec, node) and not found.isdisjoint(node.inputs):
             found.add(node.name)
     return found
 
@@ -240,7 +236,7 @@ def _reached(spec: ModelSpec, seeds: Sequence[int], names: Sequence[str]) -> lis
     for i in seeds:
         found[spec.outputs[i]].add(i)
     for node in reversed(spec.nodes):
-        if node.name in found and _passes(spec, node):
+        if node.name in found and passes(spec, node):
             for name in node.inputs:
                 found[name] |= found[node.name]
     return [frozenset(found[name]) for name in names]

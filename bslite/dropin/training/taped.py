@@ -33,6 +33,7 @@ from bslite.spec import GraphBuilder
 
 COMPUTED = "computed from a parameter or buffer"
 NARROW = "of 16 bits, which bslite does not train"
+COUNTS = "it counts: torch has a gradient of nothing"
 ALIAS = "a result that shares memory with another"
 DRAWN = "torch's generator draws it"
 
@@ -246,6 +247,8 @@ def _left(node: Node) -> str:
         return NARROW
     if name == "bslite.noise":
         return DRAWN
+    if name == "linalg_vector_norm" and args[1:2] == (0,):
+        return COUNTS
     if name == "detach" and any(user.op == "output" for user in node.users):
         return ALIAS
     if name == "embedding" and any(args[3:]):

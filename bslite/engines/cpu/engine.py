@@ -32,7 +32,6 @@ from bslite.kernels.cpu.vector.target import has_dots, widens_halves
 from bslite.ops import Shape
 from bslite.passes import simplify
 from bslite.plan import Const, build_plan
-from bslite.plan.core.views import contiguous
 from bslite.plan.cpu.known_runs import KnownRuns
 from bslite.plan.cpu.tuning import MANY, Tuning
 from bslite.plan.cpu.work import rounds
@@ -268,7 +267,8 @@ def warmup(
     else:
         given = shapes or [i.example for i in spec.inputs]
         spec.infer_shapes(given)
-        session = engine_for(spec).session(given, [contiguous(s) for s in given], threads, False)
+        blank = [np.zeros(shape, i.dtype) for i, shape in zip(spec.inputs, given, strict=True)]
+        session = prepare(spec, as_taken(spec, blank), threads, False)
         wanted = session.kernels
     start_threads(threads)
     return [kernel.name for kernel in wanted]

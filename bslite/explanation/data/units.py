@@ -48,10 +48,15 @@ def units(plan: CpuPlan, found: Sequence[Fusion]) -> list[Unit]:
         # The zeros around what leaves it are filled by steps before it.
         helpers = [s for f in layers for s in steps.get(f.value, ())]
         placed.append((i, Unit(tuple(layers), (*helpers, i), plan.steps[i], plan.steps[i].inner)))
-    if "" in steps:
-        mine = tuple(steps[""])
-        rest = Fusion("outputs", "copy", "", (), (), ("brings outputs to where they are wanted",), "")
-        placed.append((len(plan.steps), Unit((rest,), mine, main_step(plan, mine))))
+    others = steps.get("", [])
+    for name, what, at in (
+        ("inputs", "widens inputs of bytes", -2.0),
+        ("outputs", "brings outputs to where they are wanted", float(len(plan.steps))),
+    ):
+        mine = tuple(i for i in others if (plan.steps[i].kernel == "widen") == (name == "inputs"))
+        if mine:
+            rest = Fusion(name, "copy", "", (), (), (what,), "")
+            placed.append((at, Unit((rest,), mine, main_step(plan, mine))))
     return [unit for _, unit in sorted(placed, key=lambda pair: pair[0])]
 
 

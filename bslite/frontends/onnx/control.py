@@ -41,28 +41,25 @@ class Body:
         self.walk, self.call, self.graph = walk, call, graph
         self.inputs = [v.name for v in graph.input]
         self.outputs = [v.name for v in graph.output]
-        self._before = walk.visited
         self.stored: dict[str, Any] = {}
         add_initializers(graph, self.stored, walk.source)
 
-    @property
-    def nodes(self) -> int:
-        """How many nodes were visited so far."""
-        return self.walk.visited - self._before
+    def begin(self, steps: int | None) -> None:
+        """Begin to repeat it, so many times if that is known. Unsupported if those are too many."""
+        if steps is not None and steps > MAX_STEPS:
+            raise Unsupported(f"of {steps} steps; at most {MAX_STEPS} are written out")
+        self._steps, self._before = steps, self.walk.visited
 
-    def check(self, taken: int, steps: int | None) -> None:
-        """Unsupported if ``taken`` steps, or all of them as far as is known, are too much to write out."""
-        loops, known = self.walk.loops, steps or taken
-        if known > MAX_STEPS:
-            raise Unsupported(f"of {known} steps; at most {MAX_STEPS} are written out")
-        within = self.call.scope.depth or self.walk.place not in loops.limited
-        if taken and not within and known * self.nodes > loops.most * taken:
-            raise Unsupported(f"of {known * self.nodes // taken} nodes; at most {loops.most} are written out")
-
-    def done(self, steps: int) -> None:
-        """Note that so many steps were written out."""
-        if not self.call.scope.depth:
-            self.walk.loops.written[self.walk.place] = steps, self.nodes
+    def check(self, taken: int) -> None:
+        """Unsupported if the nodes of ``taken`` steps, or of all as far as is known, are too many. Note them,
+        of a loop in the model's own graph.
+        """
+        loops, nodes, steps = self.walk.loops, self.walk.visited - self._before, self._steps or taken
+        if self.call.scope.depth:
+            return
+        loops.written[self.walk.place] = taken, nodes
+        if taken and self.walk.place in loops.limited and steps * nodes > loops.most * taken:
+            raise Unsupported(f"of {steps * nodes // taken} nodes; at most {loops.most} are written out")
 
     def run(self, operands: Sequence[Any], wanted: Sequence[bool], prefix: str) -> list[Any]:
         """The outputs for ``operands``, None for those not ``wanted``."""
@@ -79,13 +76,18 @@ class Body:
         ]
 
 
+def origin(body: Any, output: int) -> str:
+    """The value that an output of a graph is: what Identities hand on to it."""
+    through = {n.output[0]: n.input[0] for n in body.node if n.op_type == "Identity" and not n.domain}
+    made = str(body.output[output].name)
+    while made in through and through[made] != made:
+        made = through[made]
+    return made
+
+
 def passes(body: Any) -> bool:
     """Whether the ``body`` of a Loop gives back the condition that it took."""
-    through = {n.output[0]: n.input[0] for n in body.node if n.op_type == "Identity" and not n.domain}
-    made = body.output[0].name
-    while made in through:
-        made = through[made]
-    return bool(made == body.input[1].name)
+    return bool(origin(body, 0) == body.input[1].name)
 
 
 def truth(operand: Any, what: str) -> bool:
@@ -123,8 +125,7 @@ def loop(walk: Walker, call: Call) -> Any:
         )
     steps = None if count is None else int(site.number(count, "its number of steps"))
     ends = condition is not None and not passes(body.graph)
-    certain = None if ends else steps  # how many there are to be, whatever is computed
-    body.check(0, certain)
+    body.begin(None if ends else steps)
     read = [*call.used, *[False] * (len(body.outputs) - 1 - len(call.used))]
     wanted = [condition is not None, *[True] * len(states), *read[len(states) :]]
     made: list[list[Any]] = []
@@ -132,14 +133,13 @@ def loop(walk: Walker, call: Call) -> Any:
     while going and (steps is None or step < steps):
         if step == MAX_STEPS:
             raise Unsupported(f"of more than {MAX_STEPS} steps, which are not written out")
-        body.check(step, certain)
         now = [site.const(np.int64(step), "step"), site.const(np.array(True), "condition"), *states]
         again, *results = body.run(now, wanted, f"{call.name}/{step}/")
         states = results[: len(states)]
         made.append(results[len(states) :])
         going = condition is None or truth(again, "the condition to go on")
         step += 1
-    body.done(step)
+        body.check(step)
     joined = [
         stack(site, [row[i] for row in made], 0) if read[len(states) + i] else None for i in range(stacked)
     ]
@@ -192,12 +192,11 @@ def _scan(site: Site, body: Body, given: Sequence[Any], values: Mapping[str, Any
     if len(sizes) != 1:
         raise SpecError(f"its sequences are of lengths {sorted(sizes)}")
     (length,) = sizes
-    body.check(0, length)
+    body.begin(length)
     read = [*body.call.used, *[False] * (len(body.outputs) - len(body.call.used))]
     wanted = [*[True] * len(states), *read[len(states) :]]
     made = []
     for step in range(length):
-        body.check(step, length)
         now = [
             pick(site, x, axis, length - 1 - step if way else step)
             for x, axis, way in zip(sequences, axes, ways, strict=True)
@@ -205,7 +204,7 @@ def _scan(site: Site, body: Body, given: Sequence[Any], values: Mapping[str, Any
         results = body.run([*states, *now], wanted, f"{prefix}/{step}/")
         states = results[: len(states)]
         made.append(results[len(states) :])
-    body.done(length)
+        body.check(step + 1)
     joined = []
     for i in range(stacked):
         column = [row[i] for row in made]
