@@ -8,7 +8,7 @@ from typing import Any
 
 from bslite.errors import IntegerRangeError
 from bslite.frontends.onnx.control import passes
-from bslite.frontends.onnx.inputs import graph_inputs
+from bslite.frontends.onnx.inputs import has_open_sizes
 from bslite.frontends.onnx.read import NotConverted
 from bslite.frontends.onnx.sorting import subgraphs
 from bslite.frontends.onnx.values import Const
@@ -39,11 +39,7 @@ class Cuts:
         self.graph, self.fallback, self.repeats = graph, fallback, repeats
         self.lock = threading.RLock()
         self.reasons: dict[int, str] = {}  # why a node is a piece of its own
-        self._open = any(
-            not isinstance(size, int)
-            for port in graph_inputs(graph.source)
-            for size in ((None,) if port.shape is None else port.shape)
-        )
+        self._open = has_open_sizes(graph.source)
         self._alone: dict[int, str] = {}
         self._late: set[int] = set()
         #: What is the same in every step.

@@ -259,6 +259,19 @@ def test_a_loop_that_a_computed_condition_ends_is_limited_too() -> None:
         assert any("are written out" in line for line in compiled.pieces) is not written
 
 
+@pytest.mark.parametrize("shape", [[], [1]])
+def test_a_number_as_an_input_leaves_sizes_fixed(shape: list[int]) -> None:
+    proto = by_loop()
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 100
+    proto.graph.input.append(value("more", shape))
+    proto.graph.node.append(node("Add", ["last", "more"], ["sum"]))
+    proto.graph.output[0].name = "sum"
+    compiled, x = bslite.compile(proto), noise(100, WIDTH)
+    last, every = want_of_loop(x)
+    check(compiled({"x": x, "more": np.ones(shape, np.float32)}), [last + 1, every])
+    assert len(compiled.pieces) == 1
+
+
 LENGTHS = {"whole": [5, 5, 5], "some": [3, 0, 5], "one": [1, 1, 1]}
 
 

@@ -127,7 +127,8 @@ def expected(stages: str, x: Array, numbers: list[Array], outside: list[Array], 
             stage = level.chain[0]
             names = {"clamp": ("low", "high"), "leaky_relu": ("negative_slope",), "silu": ()}
             attrs = dict(zip(names.get(stage.name, ()), stage.numbers, strict=True))
-            value = call(stage.name, value, **attrs, **({"beta": 1.0} if stage.name == "silu" else {}))
+            more: dict[str, Any] = {"silu": {"beta": 1.0}, "clamp": {"flat": False}}
+            value = call(stage.name, value, **attrs, **more.get(stage.name, {}))
     return value.transpose(0, 2, 3, 1)
 
 

@@ -47,6 +47,19 @@ def graph_inputs(source: Source, built_in: Collection[str] = ()) -> list[GraphIn
     return [_declared(source, v) for v in given if v.name not in built_in]
 
 
+def has_open_sizes(source: Source) -> bool:
+    """Whether the sizes of an input, of whatever type, are not all in the file."""
+    graph = source.model.graph
+    stored = {t.name for t in graph.initializer}
+    types = [v.type for v in graph.input if v.name not in stored]
+    return any(
+        not t.HasField("tensor_type")
+        or not t.tensor_type.HasField("shape")
+        or any(d.dim_value < 1 for d in t.tensor_type.shape.dim)
+        for t in types
+    )
+
+
 def _declared(source: Source, v: Any) -> GraphInput:
     kind = v.type.WhichOneof("value")
     dtype = dtype_name(v.type.tensor_type.elem_type) if kind == "tensor_type" else str(kind)
